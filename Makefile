@@ -1,0 +1,38 @@
+# Every target makes its own environment in .venv; nothing but Python 3.11+ and make is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+
+.PHONY: install demo test test-slow lint types experiments clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+# Learn Beneš, compare with the exact density, leave model and figures in runs/benes.
+demo: $(STAMP)
+	$(BIN)/diracflow run benes --preset quick --out runs/benes
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+# The paper's two experiments with the paper's flow; see experiments/README.md for run times.
+experiments: $(STAMP)
+	$(BIN)/python experiments/benes.py
+	$(BIN)/python experiments/sheared.py
+
+clean:
+	rm -rf .venv runs dist .pytest_cache .mypy_cache .ruff_cache

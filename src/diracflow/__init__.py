@@ -1,0 +1,63 @@
+"""diracflow: transition densities of diffusion processes, learned from the SDE alone.
+
+The rooms, in the order of the computation; each imports only from those above it:
+
+- `problem`: what is solved: the SDE, laws of the start, built-in models with exact densities, the
+    Fokker--Planck operator
+- `source`: the Gaussian the flow starts from
+- `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
+- `galerkin`: how parameters move: collocation points, assembly, regularised solve, velocity
+- `training`: the time loop, its settings, progress and statuses
+- `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
+- `learning`: `learn`
+- `uses`: Green's identity
+- `evaluate`: error measures against exact densities
+- `view`: figures
+- `cli`: the command line
+"""
+
+import importlib
+from typing import Any
+
+# Imported on first use: `diracflow --help` must not wait for JAX.
+_PUBLIC = {
+    "SDE": ".problem.sde",
+    "Normal": ".problem.laws",
+    "Uniform": ".problem.laws",
+    "LogNormal": ".problem.laws",
+    "Product": ".problem.laws",
+    "log_density_rate": ".problem.fokker_planck",
+    "AbstractTransitionDensity": ".problem.transition",
+    "EulerSource": ".source.euler",
+    "SourceDensity": ".source.transition",
+    "Settings": ".training.settings",
+    "Status": ".training.status",
+    "TransitionDensity": ".density.transition",
+    "ModelFileError": ".density.files",
+    "load": ".density.files",
+    "learn": ".learning",
+    "TrainingFailed": ".learning",
+    "propagate": ".uses.green",
+    "errors": ".evaluate.errors",
+}
+_ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}
+
+__all__ = [*_PUBLIC, *_ROOMS, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("diracflow")
+    if name in _ROOMS:
+        return importlib.import_module(_ROOMS[name], __name__)
+    if name in _PUBLIC:
+        value = getattr(importlib.import_module(_PUBLIC[name], __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'diracflow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
