@@ -1,0 +1,59 @@
+"""Whether an SDE can be learned from a given law of starts."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+
+from .laws import AbstractLaw
+from .sde import SDE
+
+# Starts at which the coefficients are tried out.
+_TRIALS = 256
+
+
+def check_coefficients(sde: SDE, starts: AbstractLaw, start_time: float, horizon: float) -> None:
+    """Raise if a coefficient is not finite, or the covariance not positive definite, at a start."""
+    x0 = starts.sample(jr.key(0), (_TRIALS,))
+    for t in (start_time, start_time + horizon):
+        drift, sigma = _coefficients(sde, jnp.asarray(t), x0)
+        _require_finite("drift", drift, t, x0)
+        _require_finite("diffusion", sigma, t, x0)
+        _require_definite(sigma, t, x0)
+
+
+@eqx.filter_jit
+def _coefficients(
+    sde: SDE, t: Float[Array, ""], x0: Float[Array, "n d"]
+) -> tuple[Float[Array, "n d"], Float[Array, "n d m"]]:
+    return jax.vmap(lambda x: (sde.drift(t, x), sde.diffusion(t, x)))(x0)
+
+
+def _require_finite(name: str, values: Array, t: float, x0: Array) -> None:
+    good = np.all(np.isfinite(values), axis=tuple(range(1, values.ndim)))
+    if not good.all():
+        worst = int(np.argmin(good))
+        raise ValueError(
+            f"`{name}` is not finite at t={t:g}, x={_shown(x0[worst])}, a draw of the start law; "
+            f"it is {_shown(values[worst])}."
+        )
+
+
+def _require_definite(sigma: Array, t: float, x0: Array) -> None:
+    values = np.linalg.svd(np.asarray(sigma, dtype=np.float64), compute_uv=False)
+    dim = sigma.shape[1]
+    smallest = values[:, dim - 1] if values.shape[1] == dim else np.zeros(len(values))
+    bad = smallest <= 1e-10 * np.maximum(values[:, 0], 1e-300)
+    if bad.any():
+        worst = int(np.argmax(bad))
+        raise ValueError(
+            "The covariance `diffusion @ diffusion.T` must be positive definite; at "
+            f"t={t:g}, x={_shown(x0[worst])}, a draw of the start law, the diffusion is "
+            f"{_shown(sigma[worst])} of rank below {dim}. Noise must reach every component."
+        )
+
+
+def _shown(values: Array) -> str:
+    return np.array2string(np.asarray(values), precision=4, separator=", ").replace("\n", "")

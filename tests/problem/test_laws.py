@@ -1,0 +1,75 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.problem.laws import law_from
+
+LAWS = {
+    "normal": df.Normal([0.3, -1.0], [0.5, 2.0]),
+    "covariance": df.Normal([0.3, -1.0], covariance=[[2.0, 0.7], [0.7, 1.0]]),
+    "uniform": df.Uniform([-1.0, 0.0], [1.0, 3.0]),
+    "lognormal": df.LogNormal([-1.0, 0.0], [0.4, 0.2]),
+    "product": df.Product(df.Normal(0.0, 0.1), df.LogNormal(-2.4, 0.25)),
+}
+each_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+
+
+@each_law
+def test_density_is_that_of_the_transport(law, getkey):
+    # x = T(u) with u uniform has density 1 / |det T'(u)|.
+    u = jax.random.uniform(getkey(), (2,))
+    log_det = jnp.linalg.slogdet(jax.jacfwd(law.from_uniform)(u))[1]
+    np.testing.assert_allclose(law.log_prob(law.from_uniform(u)), -log_det, rtol=1e-9)
+
+
+@each_law
+def test_description_makes_the_law_again(law, getkey):
+    again = law_from(law.describe())
+    u = jax.random.uniform(getkey(), (2,))
+    np.testing.assert_allclose(again.from_uniform(u), law.from_uniform(u), rtol=1e-12)
+
+
+@each_law
+def test_samples_have_the_asked_shape_and_are_finite(law, getkey):
+    draws = law.sample(getkey(), (3, 5))
+    assert draws.shape == (3, 5, 2)
+    assert np.all(np.isfinite(draws))
+
+
+def test_scalars_repeat_over_components():
+    law = df.Normal(1.0, 0.5)
+    assert law.dim is None
+    assert law.expand(3).dim == 3
+    np.testing.assert_array_equal(law.expand(3).mean, np.ones(3))
+
+
+def test_mean_and_covariance_of_draws(getkey):
+    law, n = LAWS["covariance"], 20_000
+    draws = np.asarray(law.sample(getkey(), (n,)))
+    # Standard error of a mean is std / sqrt(n); of a variance sqrt(2 / n) of it. Five of each.
+    np.testing.assert_allclose(draws.mean(0), law.mean, atol=5 * np.sqrt(2.0 / n))
+    np.testing.assert_allclose(np.cov(draws.T), [[2, 0.7], [0.7, 1]], atol=5 * 2 * np.sqrt(2 / n))
+
+
+BAD_LAWS = {
+    "negative std": (lambda: df.Normal(0.0, -1.0), "`std` must be positive"),
+    "indefinite": (lambda: df.Normal(covariance=[[1.0, 2.0], [2.0, 1.0]]), "positive definite.*-1"),
+    "not square": (lambda: df.Normal(covariance=np.ones((2, 3))), r"square matrix.*\(2, 3\)"),
+    "not symmetric": (lambda: df.Normal(covariance=[[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
+    "both": (lambda: df.Normal(0.0, 1.0, covariance=[[1.0]]), "got both"),
+    "lengths": (lambda: df.Normal([0.0, 1.0], [1.0, 1.0, 1.0]), "one length"),
+    "nan": (lambda: df.Normal(np.nan, 1.0), "finite"),
+    "empty interval": (lambda: df.Uniform(1.0, 1.0), "low < high"),
+    "dimension": (lambda: df.Normal([0.0, 1.0], 1.0).expand(3), "2 components.*3"),
+    "product dimension": (lambda: df.Product(df.Normal()).expand(2), "1 components.*2"),
+    "product of nothing": (df.Product, "one law or more"),
+    "matrix mean": (lambda: df.Normal(np.zeros((2, 2))), "scalar or a vector"),
+}
+
+
+@pytest.mark.parametrize("make, message", BAD_LAWS.values(), ids=BAD_LAWS)
+def test_bad_laws_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
