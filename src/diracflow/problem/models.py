@@ -1,0 +1,160 @@
+r"""Ready-made SDEs, each with its start law, its horizon and, where known, its exact density."""
+
+import json
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from jaxtyping import Array, ArrayLike
+
+from .exact import ExactBenes, ExactLinear, ExactSheared
+from .laws import AbstractLaw, Normal
+from .sde import SDE, Origin
+from .transition import AbstractTransitionDensity
+
+
+class Model(eqx.Module):
+    """An SDE with what is needed to learn it and to judge the result."""
+
+    name: str = eqx.field(static=True)
+    sde: SDE
+    starts: AbstractLaw
+    horizon: float = eqx.field(static=True)
+    exact: AbstractTransitionDensity | None
+
+
+def brownian(dim: int = 2) -> Model:
+    r"""Standard Brownian motion $dX = dW$."""
+    rate, level, noise = np.zeros((dim, dim)), np.zeros(dim), np.eye(dim)
+    sde = _linear_sde(rate, level, noise, _origin("brownian", dim=dim))
+    return Model(
+        "brownian", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactLinear(rate, level, noise)
+    )
+
+
+def ornstein_uhlenbeck(
+    dim: int = 2, rate: ArrayLike = 1.0, level: ArrayLike = 0.0, noise: ArrayLike = 1.0
+) -> Model:
+    r"""The linear SDE $dX = -A(X - m)\,dt + \sigma\,dW$.
+
+    **Arguments:**
+
+    - `dim`: dimension of the state.
+    - `rate`: $A$, a scalar, a vector (diagonal) or a full matrix.
+    - `level`: $m$, a scalar or a vector.
+    - `noise`: $\sigma$, a scalar, a vector (diagonal) or a full matrix with `dim` rows.
+    """
+    a, m, sigma = (
+        _matrix("rate", rate, dim),
+        _filled("level", level, dim),
+        _matrix("noise", noise, dim),
+    )
+    if a.shape != (dim, dim):
+        raise ValueError(f"`rate` must be a ({dim}, {dim}) matrix; got shape {a.shape}.")
+    origin = _origin(
+        "ornstein_uhlenbeck", dim=dim, rate=a.tolist(), level=m.tolist(), noise=sigma.tolist()
+    )
+    sde = _linear_sde(a, m, sigma, origin)
+    return Model(
+        "ornstein_uhlenbeck", sde, Normal(m, 1.0).expand(dim), 1.0, ExactLinear(a, m, sigma)
+    )
+
+
+def benes(angle: float = np.pi / 3) -> Model:
+    r"""The rotated Beneš SDE $dX = R\tanh(R^\top X)\,dt + R\,dW$ in two dimensions.
+
+    From one start the density splits into four modes. `angle` is that of the rotation $R$.
+    """
+    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    sde = SDE(
+        Partial(_benes_drift, rotation),
+        Partial(_constant, rotation),
+        2,
+        origin=_origin("benes", angle=angle),
+    )
+    return Model("benes", sde, Normal(0.0, 0.75).expand(2), 3.0, ExactBenes(rotation))
+
+
+def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
+    r"""The sheared anisotropic Brownian motion $X = Y + a\,Y_1^2 e_2$, $Y = y_0 + BW$.
+
+    $B = Q^\top\mathrm{diag}(\lambda, 1/\lambda)$ with $\lambda_i$ uniform on (1, 1.1) and $Q$ the
+    orthogonal factor of a Gaussian matrix, both drawn with `seed`.
+    """
+    if dim < 2 or dim % 2:
+        raise ValueError(f"`dim` must be even and at least 2; got {dim}.")
+    rng = np.random.default_rng(seed)
+    orthogonal = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    stretch = rng.uniform(1.0, 1.1, dim // 2)
+    mixing = orthogonal.T * np.concatenate([stretch, 1 / stretch])
+    sde = SDE(
+        Partial(_sheared_drift, mixing, shear),
+        Partial(_sheared_diffusion, mixing, shear),
+        dim,
+        origin=_origin("sheared", dim=dim, shear=shear, seed=seed),
+    )
+    return Model("sheared", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactSheared(mixing, shear))
+
+
+MODELS: dict[str, Callable[..., Model]] = {
+    "brownian": brownian,
+    "ornstein_uhlenbeck": ornstein_uhlenbeck,
+    "benes": benes,
+    "sheared": sheared,
+}
+
+
+def model(name: str, **arguments: object) -> Model:
+    """The built-in model of that name."""
+    if name not in MODELS:
+        raise ValueError(f"No built-in model is called {name!r}; there are {', '.join(MODELS)}.")
+    return MODELS[name](**arguments)
+
+
+def _origin(name: str, **arguments: object) -> Origin:
+    return name, json.dumps(arguments)
+
+
+def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:
+    return SDE(
+        Partial(_linear_drift, rate, level), Partial(_constant, noise), len(level), origin=origin
+    )
+
+
+def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
+    return -rate @ (x - level)
+
+
+def _benes_drift(rotation: Array, t: Array, x: Array) -> Array:
+    return rotation @ jnp.tanh(rotation.T @ x)
+
+
+def _sheared_drift(mixing: Array, shear: Array, t: Array, x: Array) -> Array:
+    return jnp.zeros_like(x).at[1].set(shear * (mixing[0] @ mixing[0]))
+
+
+def _sheared_diffusion(mixing: Array, shear: Array, t: Array, x: Array) -> Array:
+    return jnp.asarray(mixing).at[1].add(2 * shear * x[0] * mixing[0])
+
+
+def _constant(value: Array, t: Array, x: Array) -> Array:
+    return jnp.asarray(value)
+
+
+def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:
+    array = np.asarray(value, dtype=np.float64)
+    matrix = np.diag(_filled(name, array, dim)) if array.ndim < 2 else array
+    if matrix.ndim != 2 or matrix.shape[0] != dim or not np.all(np.isfinite(matrix)):
+        raise ValueError(f"`{name}` must be finite with {dim} rows; got shape {array.shape}.")
+    return matrix
+
+
+def _filled(name: str, value: ArrayLike, dim: int) -> np.ndarray:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape not in ((), (dim,)) or not np.all(np.isfinite(array)):
+        raise ValueError(
+            f"`{name}` must be a finite scalar or have length {dim}; got shape {array.shape}."
+        )
+    return np.broadcast_to(array, (dim,)).copy()

@@ -1,0 +1,183 @@
+r"""What a transition density is, exact or learned.
+
+A density is given by functions of one point at one time; batches, derivatives, checks and the
+frozen view are the same for all and live here.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from .broadcast import map_points
+
+
+class AbstractTransitionDensity(eqx.Module):
+    r"""The density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
+
+    `x` and `x0` have the state along their last axis; they and `t` broadcast over leading axes.
+    All queries work under `jit`, `vmap` and `grad`, in `x`, `t` and `x0`.
+    """
+
+    dim: eqx.AbstractVar[int]
+    horizon: eqx.AbstractVar[float]
+    noise_dim: eqx.AbstractVar[int]
+
+    # By identity, so that `jax.jit(density.log_prob)` works; arrays have no hash.
+    __hash__ = object.__hash__
+
+    @abc.abstractmethod
+    def _at_time(self, t: Float[Array, ""]) -> Any:
+        """All that depends on time alone."""
+
+    @abc.abstractmethod
+    def _log_prob(
+        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
+    ) -> Float[Array, ""]:
+        """Log-density at one point; `state` comes from `_at_time`."""
+
+    @abc.abstractmethod
+    def _from_noise(
+        self, state: Any, noise: Float[Array, " k"], x0: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        """The point to which `noise_dim` standard normal numbers are carried."""
+
+    def log_prob(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+    ) -> Float[Array, "*batch"]:
+        """Log-density at `x`, a time `t` after the start at `x0`."""
+        return log_probs(self, *self._checked(t, x=x, x0=x0))
+
+    def prob(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+    ) -> Float[Array, "*batch"]:
+        """Density at `x`, a time `t` after the start at `x0`."""
+        return jnp.exp(self.log_prob(x, t, x0))
+
+    def score(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+    ) -> Float[Array, "*batch d"]:
+        """Gradient of the log-density in `x`."""
+        return _scores(self, *self._checked(t, x=x, x0=x0))
+
+    def sample(
+        self,
+        key: PRNGKeyArray,
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        shape: tuple[int, ...] = (),
+    ) -> Float[Array, "*shape_and_batch d"]:
+        """Independent draws, of shape `shape + batch + (dim,)`."""
+        t, x0 = self._checked(t, x0=x0)
+        batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
+        noise = jr.normal(key, (*shape, *batch, self.noise_dim))
+        return _images(self, t, noise, x0)
+
+    def at(self, t: Float[ArrayLike, "*batch"], x0: Float[ArrayLike, "*batch d"]) -> "Frozen":
+        """The law at one time from one start, with the methods of a frozen SciPy distribution."""
+        t, x0 = self._checked(t, x0=x0)
+        return Frozen(self, t, x0)
+
+    def _checked(self, t: ArrayLike, **points: ArrayLike) -> tuple[Array, ...]:
+        t = _checked_time(t, self.horizon, self._why_horizon())
+        return (t, *(_checked_point(name, p, self.dim) for name, p in points.items()))
+
+    def _why_horizon(self) -> str:
+        """Said after an error about a time beyond the horizon."""
+        return ""
+
+
+class Frozen(eqx.Module):
+    """A transition density at fixed time and start."""
+
+    density: AbstractTransitionDensity
+    t: Float[Array, "*batch"]
+    x0: Float[Array, "*batch d"]
+
+    def logpdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Log-density at `x`."""
+        return self.density.log_prob(x, self.t, self.x0)
+
+    def pdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Density at `x`."""
+        return self.density.prob(x, self.t, self.x0)
+
+    def rvs(
+        self,
+        size: int | tuple[int, ...] = (),
+        random_state: int | np.random.Generator | None = None,
+    ) -> Float[np.ndarray, "*size d"]:
+        """Draws as a NumPy array; `random_state` as in SciPy."""
+        seed = np.random.default_rng(random_state).integers(2**32, dtype=np.uint32)
+        shape = (size,) if isinstance(size, int) else tuple(size)
+        return np.asarray(self.density.sample(jr.key(seed), self.t, self.x0, shape))
+
+
+@eqx.filter_jit
+def log_probs(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
+    """`log_prob` of arguments that have been checked."""
+    return map_points(density._at_time, density._log_prob, t, x, x0)
+
+
+@eqx.filter_jit
+def _scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
+    return map_points(density._at_time, jax.grad(density._log_prob, argnums=1), t, x, x0)
+
+
+@eqx.filter_jit
+def _images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
+    return map_points(density._at_time, density._from_noise, t, noise, x0)
+
+
+def _checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
+    values = _numbers("t", t)
+    # A time asked for as the horizon itself must pass when float32 has rounded it upwards.
+    latest = horizon * (1 + 1e-6)
+    message = f"`t` must lie in (0, {horizon:g}], the time since the start"
+    bad = ~((values > 0) & (values <= latest))
+    if isinstance(values, jax.core.Tracer):
+        return eqx.error_if(jnp.minimum(values, horizon), bad, f"{message}.{why}")
+    if np.any(bad):
+        first = np.asarray(values)[np.asarray(bad)].ravel()[0]
+        hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
+        raise ValueError(f"{message}; got {first:g}.{hint}")
+    return jnp.minimum(values, horizon)
+
+
+def _checked_point(name: str, value: ArrayLike, dim: int) -> Array:
+    values = _numbers(name, value)
+    if values.ndim == 0 or values.shape[-1] != dim:
+        hint = " Write `x[..., None]` for an array of one-dimensional states." if dim == 1 else ""
+        raise ValueError(
+            f"The last axis of `{name}` must be the state, of length {dim}; got shape "
+            f"{values.shape}.{hint}"
+        )
+    if not isinstance(values, jax.core.Tracer) and np.any(np.isnan(values)):
+        raise ValueError(f"`{name}` contains NaN.")
+    return values
+
+
+def _numbers(name: str, value: ArrayLike) -> Array:
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` must be an array of real numbers; {error}") from error
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return array.astype(jnp.result_type(float))
+    if jnp.issubdtype(array.dtype, jnp.integer):
+        return array.astype(jnp.result_type(float))
+    raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")

@@ -1,0 +1,92 @@
+"""The query surface common to all densities, on exact ones."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import diracflow as df
+
+EXACT = df.models.benes().exact
+X0 = np.array([0.5, -0.2])
+
+
+def test_score_is_the_gradient(getkey):
+    x = jax.random.normal(getkey(), (6, 2))
+    expected = jax.vmap(jax.grad(lambda x: EXACT.log_prob(x, 0.4, X0)))(x)
+    np.testing.assert_allclose(EXACT.score(x, 0.4, X0), expected, rtol=1e-12)
+
+
+def test_queries_broadcast_and_drop_the_state_axis():
+    x, t = np.zeros((7, 1, 2)), np.array([0.1, 0.2, 0.3])
+    assert EXACT.log_prob(x, t, X0).shape == (7, 3)
+    assert EXACT.prob(x, t, X0).shape == (7, 3)
+    assert EXACT.score(x, t, X0).shape == (7, 3, 2)
+
+
+def test_samples_have_shape_then_batch_then_state(getkey):
+    draws = EXACT.sample(getkey(), np.array([0.1, 0.2, 0.3]), np.zeros((5, 1, 2)), (4,))
+    assert draws.shape == (4, 5, 3, 2)
+
+
+def test_jit_vmap_and_grad_agree_with_eager_queries(getkey):
+    x = jax.random.normal(getkey(), (4, 2))
+    eager = EXACT.log_prob(x, 0.4, X0)
+    np.testing.assert_allclose(jax.jit(EXACT.log_prob)(x, 0.4, X0), eager, rtol=1e-12)
+    one = jax.vmap(EXACT.log_prob, (0, None, None))(x, jnp.array(0.4), jnp.asarray(X0))
+    np.testing.assert_allclose(one, eager, rtol=1e-12)
+    step = 1e-5
+    slope = jax.grad(EXACT.log_prob, argnums=1)(x[0], 0.4, X0)
+    difference = EXACT.log_prob(x[0], 0.4 + step, X0) - EXACT.log_prob(x[0], 0.4 - step, X0)
+    # Central differences: an error of order step**2 with a third derivative of order 1e2.
+    np.testing.assert_allclose(slope, difference / (2 * step), rtol=1e-6)
+
+
+def test_frozen_view_speaks_scipy():
+    law = EXACT.at(0.4, X0)
+    x = np.array([[0.1, 0.2], [1.0, 1.0]])
+    np.testing.assert_allclose(law.pdf(x), np.exp(law.logpdf(x)))
+    draws = law.rvs(10, random_state=3)
+    assert isinstance(draws, np.ndarray)
+    assert draws.shape == (10, 2)
+    np.testing.assert_array_equal(draws, law.rvs(10, random_state=3))
+    assert law.rvs().shape == (2,)
+
+
+def test_integers_and_lists_are_numbers():
+    np.testing.assert_allclose(
+        EXACT.log_prob([1, 0], 1, [0, 0]), EXACT.log_prob([1.0, 0.0], 1.0, [0.0, 0.0])
+    )
+
+
+BAD_QUERIES = {
+    "t zero": (np.zeros(2), 0.0, X0, "point mass"),
+    "t negative": (np.zeros(2), -1.0, X0, r"got -1"),
+    "t nan": (np.zeros(2), np.nan, X0, "got nan"),
+    "one bad t": (np.zeros(2), np.array([0.1, -0.5]), X0, "got -0.5"),
+    "x length": (np.zeros(3), 0.1, X0, r"`x`.*length 2.*\(3,\)"),
+    "x scalar": (0.0, 0.1, X0, "`x`"),
+    "x0 length": (np.zeros(2), 0.1, np.zeros(5), r"`x0`.*length 2.*\(5,\)"),
+    "x nan": (np.array([np.nan, 0.0]), 0.1, X0, "`x` contains NaN"),
+    "x0 nan": (np.zeros(2), 0.1, np.array([np.nan, 0.0]), "`x0` contains NaN"),
+    "strings": (["a", "b"], 0.1, X0, "real numbers"),
+    "complex": (np.zeros(2) * 1j, 0.1, X0, "real numbers"),
+    "shapes": (np.zeros((3, 2)), np.array([0.1, 0.2]), X0, "broadcast|shape"),
+}
+
+
+@pytest.mark.parametrize("x, t, x0, message", BAD_QUERIES.values(), ids=BAD_QUERIES)
+def test_bad_queries_are_refused(x, t, x0, message):
+    with pytest.raises(ValueError, match=message):
+        EXACT.log_prob(x, t, x0)
+
+
+def test_a_bad_time_is_noticed_under_jit():
+    with pytest.raises(Exception, match="must lie in"):
+        jax.block_until_ready(jax.jit(EXACT.log_prob)(jnp.zeros(2), -1.0, jnp.zeros(2)))
+
+
+def test_one_dimensional_states_need_their_axis():
+    exact = df.models.ornstein_uhlenbeck(1).exact
+    with pytest.raises(ValueError, match=r"x\[\.\.\., None\]"):
+        exact.log_prob(np.linspace(0, 1, 5), 0.1, np.zeros(1))
