@@ -1,0 +1,34 @@
+"""The source as a transition density of its own: the baseline of zero learning."""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..problem.transition import AbstractTransitionDensity
+from .euler import EulerSource
+
+
+class SourceDensity(AbstractTransitionDensity):
+    """A source, queried like any other transition density."""
+
+    source: EulerSource
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, source: EulerSource, horizon: float = np.inf):
+        self.source, self.horizon = source, horizon
+        self.dim = self.noise_dim = source.sde.dim
+
+    def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
+        return t
+
+    def _log_prob(
+        self, state: Float[Array, ""], x: Float[Array, " d"], x0: Float[Array, " d"]
+    ) -> Float[Array, ""]:
+        return self.source.log_prob(x, state, x0)
+
+    def _from_noise(
+        self, state: Float[Array, ""], noise: Float[Array, " d"], x0: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        return self.source.from_noise(noise, state, x0)
