@@ -1,0 +1,119 @@
+"""Every flow goes through the same list; a new one is a line in `FLOWS`."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.training.build import build_ansatz, orders
+from diracflow.training.settings import Settings
+
+
+def ansatz(dim, **settings):
+    model = df.models.ornstein_uhlenbeck(dim)
+    return build_ansatz(model.sde, 0.0, Settings(**settings), jr.key(1))
+
+
+FLOWS = {
+    "2d": ansatz(2),
+    "2d-two-layers": ansatz(2, layers=2, hidden=3, beta=0.5),
+    "3d-permuted": ansatz(3, layers=4, idle_dim=1),
+    "6d-fixed": ansatz(6, layers=4, masks="fixed"),
+    "6d-permuted": ansatz(6, layers=6, masks="permuted"),
+}
+each_flow = pytest.mark.parametrize("start", FLOWS.values(), ids=FLOWS)
+
+
+def moved(start, key):
+    """The flow away from the identity."""
+    return start.at(start.theta + 0.3 * jr.normal(key, start.theta.shape)).flow
+
+
+@each_flow
+def test_starts_at_the_identity(start, getkey):
+    x, x0 = jr.normal(getkey(), (2, start.source.sde.dim))
+    z, log_det = start.flow.to_source(x, x0)
+    np.testing.assert_allclose(z, x, rtol=1e-14)
+    assert log_det == 0
+
+
+@each_flow
+def test_round_trip(start, getkey):
+    flow, dim = moved(start, getkey()), start.source.sde.dim
+    x, x0 = jr.normal(getkey(), (2, dim))
+    z, _ = flow.to_source(x, x0)
+    assert np.max(np.abs(z - x)) > 1e-3
+    # Each layer divides by a scale of at least 1 - beta; rounding may grow a little.
+    np.testing.assert_allclose(flow.from_source(z, x0), x, rtol=1e-10, atol=1e-10)
+
+
+@each_flow
+def test_log_determinant_is_that_of_the_jacobian(start, getkey):
+    flow, dim = moved(start, getkey()), start.source.sde.dim
+    x, x0 = jr.normal(getkey(), (2, dim))
+    jacobian = jax.jacfwd(lambda x: flow.to_source(x, x0)[0])(x)
+    expected = jnp.linalg.slogdet(jacobian)[1]
+    np.testing.assert_allclose(flow.to_source(x, x0)[1], expected, rtol=1e-9, atol=1e-11)
+
+
+@each_flow
+def test_gradient_reaches_every_parameter(start, getkey):
+    base = start.at(start.theta + 0.3 * jr.normal(getkey(), start.theta.shape))
+    x, x0 = jr.normal(getkey(), (2, start.source.sde.dim))
+    tau = jnp.array(0.5)
+    gradient = jax.grad(lambda theta: base.at(theta).log_prob(x, tau, x0))(base.theta)
+    assert np.all(np.isfinite(gradient))
+    assert np.all(gradient != 0)
+
+
+@each_flow
+def test_stages_lead_from_source_to_state(start, getkey):
+    flow, dim = moved(start, getkey()), start.source.sde.dim
+    z, x0 = jr.normal(getkey(), (2, dim))
+    stages = flow.stages(z, x0)
+    np.testing.assert_array_equal(stages[0], z)
+    np.testing.assert_allclose(stages[-1], flow.from_source(z, x0), rtol=1e-12)
+
+
+@each_flow
+def test_parameters_round_trip(start, getkey):
+    theta = jr.normal(getkey(), start.theta.shape)
+    np.testing.assert_array_equal(start.at(theta).theta, theta)
+
+
+def test_scale_stays_within_its_bounds(getkey):
+    layer = moved(FLOWS["2d"], getkey()).pairs.first
+    layer = jax.tree.map(lambda leaf: 50 * leaf[0] if eqx.is_array(leaf) else leaf, layer)
+    scale, _ = layer._coefficients(jr.normal(getkey(), (1,)), jr.normal(getkey(), (2,)))
+    assert np.all((scale >= 1 - layer.beta) & (scale <= 1 + layer.beta))
+
+
+def test_each_pair_moves_every_component_once(getkey):
+    flow = moved(FLOWS["6d-permuted"], getkey())
+    for order in np.asarray(flow.pairs.order):
+        assert sorted(order) == list(range(6))
+
+
+def test_permuted_masks_separate_all_components():
+    table = np.asarray(orders(6, Settings(masks="permuted")))
+    side = np.argsort(table, axis=1) < 3
+    apart = [[np.any(side[:, i] != side[:, j]) for j in range(6)] for i in range(6)]
+    assert np.all(np.array(apart) | np.eye(6, dtype=bool))
+
+
+def test_layers_are_scanned_not_unrolled():
+    # The program of a longer flow must not be longer: compile time does not grow with the layers.
+    sizes = []
+    for layers in (2, 20):
+        flow = ansatz(2, layers=layers).flow
+        jaxpr = jax.make_jaxpr(lambda x, f=flow: f.to_source(x, x))(jnp.zeros(2))
+        sizes.append(str(jaxpr).count("dot_general"))
+    assert sizes[0] == sizes[1]
+
+
+def test_one_dimension_has_no_idle_part():
+    with pytest.raises(ValueError, match=r"idle.*dim=1.*one dimension"):
+        ansatz(1)
