@@ -1,0 +1,18 @@
+"""What is recorded of every accepted step."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One accepted step."""
+
+    time: float  # at its end
+    length: float  # in the clock, the square root of time
+    error: float  # estimated, in nats
+    residual: float  # of the velocity at its start, on the points it was fitted to
+    fresh_residual: float  # of the velocity at its start, on points it has not seen
+    rank: float  # directions of the parameters in use
+    forcing: float  # root mean square, in nats per unit of clock
+    rejected: int  # attempts before it, since the last accepted step
+    seconds: float  # wall time since training began

@@ -1,0 +1,96 @@
+"""What a user may set about a training, and the presets."""
+
+import dataclasses
+from typing import Any
+
+from ..galerkin.collocation import CUBES
+
+# Ways to order the components before each pair of layers; see `build.orders`.
+MASKS = ("fixed", "permuted")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Typed settings of one training.
+
+    **Arguments:**
+
+    - `layers`: number of coupling layers, even.
+    - `hidden`: hidden size of the GRU cell in each layer.
+    - `beta`: bound of the scale, which lies within `1 ± beta`.
+    - `idle_dim`: components kept idle by the odd layers; half of them by default.
+    - `masks`: `"fixed"` splits the components the same way in all layers, as the paper does;
+        `"permuted"` lets every pair of layers split them differently.
+    - `samples`: collocation points for each evaluation of the velocity.
+    - `sampling`: `"sobol"` (scrambled) or `"montecarlo"`.
+    - `regularisation`: Tikhonov parameter relative to the mean eigenvalue of the Gram matrix.
+    - `tolerance`: error allowed in one step, as the root mean square change of the log-density.
+    - `first_time`: share of the horizon up to which the source alone is the density.
+    - `max_steps`, `max_seconds`: limits after which training stops with what it has.
+    """
+
+    layers: int = 10
+    hidden: int = 4
+    beta: float = 0.9
+    idle_dim: int | None = None
+    masks: str = "permuted"
+    samples: int = 4096
+    sampling: str = "sobol"
+    regularisation: float = 1e-10
+    tolerance: float = 1e-3
+    first_time: float = 1e-4
+    max_steps: int = 2000
+    max_seconds: float = float("inf")
+
+    def __post_init__(self) -> None:
+        _whole("layers", self.layers, least=2)
+        if self.layers % 2:
+            raise ValueError(
+                "`layers` must be even: layers come in pairs that together move every component; "
+                f"got {self.layers}."
+            )
+        _whole("hidden", self.hidden, least=1)
+        _whole("samples", self.samples, least=2)
+        _whole("max_steps", self.max_steps, least=1)
+        if self.idle_dim is not None:
+            _whole("idle_dim", self.idle_dim, least=1)
+        _between("beta", self.beta, 0, 1)
+        _between("regularisation", self.regularisation, 0, 1)
+        _between("tolerance", self.tolerance, 0, float("inf"))
+        _between("first_time", self.first_time, 0, 1)
+        if not self.max_seconds > 0:
+            raise ValueError(f"`max_seconds` must be positive; got {self.max_seconds}.")
+        _one_of("masks", self.masks, MASKS)
+        _one_of("sampling", self.sampling, tuple(CUBES))
+
+
+def _whole(name: str, value: int, *, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"`{name}` must be a whole number, at least {least}; got {value!r}.")
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
+        raise ValueError(f"`{name}` must lie strictly between {low} and {high}; got {value!r}.")
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
+
+
+PRESETS = {
+    "quick": Settings(layers=6, samples=2048, tolerance=2e-3, regularisation=1e-7),
+    "accurate": Settings(),
+    "paper": Settings(),
+}
+
+
+def settings_for(preset: str, **changes: Any) -> Settings:
+    """The settings of a preset with some of them changed."""
+    _one_of("preset", preset, tuple(PRESETS))
+    known = [field.name for field in dataclasses.fields(Settings)]
+    unknown = sorted(set(changes) - set(known))
+    if unknown:
+        raise ValueError(f"Unknown setting {unknown[0]!r}; there are {', '.join(known)}.")
+    return dataclasses.replace(PRESETS[preset], **changes)

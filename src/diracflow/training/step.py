@@ -1,0 +1,48 @@
+r"""One step of the Bogacki--Shampine pair, of order three with an embedded error estimate.
+
+The error is measured by what it does to the density: for a change $e$ of the parameters,
+$\sqrt{e^\top G e}$ is the root mean square change of the log-density in nats, $G$ the Gram
+(Fisher) matrix. It does not depend on how the flow is parametrised.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..galerkin.velocity import Velocity
+
+VectorField = Callable[[Float[Array, " m"], float], Velocity]
+
+
+class Step(eqx.Module):
+    """The end of a step, the velocity there, and the error in nats."""
+
+    theta: Float[Array, " m"]
+    end: Velocity
+    error: float
+
+
+def bogacki_shampine(
+    field: VectorField, theta: Float[Array, " m"], clock: float, length: float, start: Velocity
+) -> Step:
+    """Advance `theta` by `length`; `start` is the velocity at `clock`."""
+    k1 = start.theta_dot
+    k2 = field(theta + length * k1 / 2, clock + length / 2).theta_dot
+    k3 = field(theta + 3 * length * k2 / 4, clock + 3 * length / 4).theta_dot
+    new = theta + length * (2 * k1 / 9 + k2 / 3 + 4 * k3 / 9)
+    end = field(new, clock + length)
+    error = length * (-5 * k1 / 72 + k2 / 12 + k3 / 9 - end.theta_dot / 8)
+    return Step(new, end, float(fisher_norm(error, start.gram)))
+
+
+def fisher_norm(change: Float[Array, " m"], gram: Float[Array, "m m"]) -> Float[Array, ""]:
+    """Root mean square change of the log-density, in nats, for a small change of parameters."""
+    return jnp.sqrt(jnp.maximum(change @ gram @ change, 0.0))
+
+
+def next_length(length: float, error: float, tolerance: float) -> float:
+    """Step length at which the error would meet the tolerance, with the usual safeguards."""
+    ratio = max(error / tolerance, 1e-6)
+    return length * min(3.0, max(0.2, 0.9 * ratio ** (-1 / 3)))

@@ -1,0 +1,45 @@
+r"""The path $\theta(\tau)$ of the parameters: a cubic Hermite piece for each accepted step."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class Trajectory(eqx.Module):
+    r"""Knots in the clock $\sqrt\tau$, parameters there, and velocities at both ends of each step.
+
+    The two velocities of a step come from the draws that the step was made with. Points are drawn
+    anew for the next step, so the velocities on either side of a knot differ by sampling noise;
+    mixing them would put that noise between the knots.
+
+    Before the first knot the parameters are those of the identity, so the density is the source.
+    """
+
+    clocks: Float[np.ndarray, " k+1"]
+    thetas: Float[np.ndarray, "k+1 m"]
+    first: Float[np.ndarray, "k m"]  # velocity at the start of each step
+    last: Float[np.ndarray, "k m"]  # and at its end
+
+    def __check_init__(self) -> None:
+        steps, width = len(self.clocks) - 1, self.thetas.shape[-1]
+        expected = [(steps + 1, width), (steps, width), (steps, width)]
+        found = [table.shape for table in (self.thetas, self.first, self.last)]
+        if found != expected:
+            raise ValueError(
+                f"{steps} steps need parameters and velocities of shapes {expected}; got {found}."
+            )
+
+    def __call__(self, tau: Float[Array, ""]) -> Float[Array, " m"]:
+        """Parameters at time `tau` since the start."""
+        clocks, thetas = jnp.asarray(self.clocks, tau.dtype), jnp.asarray(self.thetas, tau.dtype)
+        if len(self.first) == 0:
+            return thetas[0]
+        clock = jnp.clip(jnp.sqrt(tau), clocks[0], clocks[-1])
+        left = jnp.clip(jnp.searchsorted(clocks, clock, side="right") - 1, 0, len(self.first) - 1)
+        gap = clocks[left + 1] - clocks[left]
+        u = (clock - clocks[left]) / gap
+        slopes = [jnp.asarray(table, tau.dtype)[left] for table in (self.first, self.last)]
+        rise = u * u * (3 - 2 * u)
+        bend = gap * u * (1 - u) * ((1 - u) * slopes[0] - u * slopes[1])
+        return thetas[left] + rise * (thetas[left + 1] - thetas[left]) + bend

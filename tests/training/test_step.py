@@ -1,0 +1,55 @@
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from diracflow.training.step import bogacki_shampine, fisher_norm, next_length
+
+
+class FakeVelocity(eqx.Module):
+    theta_dot: jnp.ndarray
+    gram: jnp.ndarray
+
+
+def field(theta, clock):
+    """A nonlinear, time-dependent test equation."""
+    return FakeVelocity(jnp.array([theta[1], -jnp.sin(theta[0]) + clock]), jnp.eye(2))
+
+
+def solve(steps):
+    theta, length, worst = jnp.array([1.0, 0.0]), 1.0 / steps, 0.0
+    for k in range(steps):
+        step = bogacki_shampine(field, theta, k * length, length, field(theta, k * length))
+        theta, worst = step.theta, max(worst, step.error)
+    return np.asarray(theta), worst
+
+
+def test_third_order_with_a_second_order_estimate():
+    steps = np.array([8, 16, 32, 64])
+    reference, _ = solve(2048)
+    errors, estimates = [], []
+    for n in steps:
+        theta, worst = solve(n)
+        errors.append(np.linalg.norm(theta - reference))
+        estimates.append(worst)
+    order = -np.polyfit(np.log(steps), np.log(errors), 1)[0]
+    local = -np.polyfit(np.log(steps), np.log(estimates), 1)[0]
+    # Observed orders drift by a few per cent over this range of steps.
+    assert abs(order - 3) < 0.15
+    assert abs(local - 3) < 0.15  # one step of a second-order formula
+
+
+def test_fisher_norm_does_not_depend_on_the_parametrisation():
+    rng = np.random.default_rng(0)
+    jacobian, change, mixing = (jnp.asarray(rng.normal(size=s)) for s in ((50, 4), (4,), (4, 4)))
+    gram = jacobian.T @ jacobian / 50
+    nats = fisher_norm(change, gram)
+    np.testing.assert_allclose(nats, np.sqrt(np.mean((jacobian @ change) ** 2)), rtol=1e-12)
+    # New parameters phi = mixing^-1 theta.
+    other = fisher_norm(jnp.linalg.solve(mixing, change), mixing.T @ gram @ mixing)
+    np.testing.assert_allclose(other, nats, rtol=1e-9)
+
+
+def test_step_length_is_safeguarded():
+    assert next_length(1.0, 0.0, 1e-3) == 3.0
+    assert next_length(1.0, 1e6, 1e-3) == 0.2
+    np.testing.assert_allclose(next_length(1.0, 1e-3, 1e-3), 0.9)
