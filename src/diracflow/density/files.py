@@ -1,0 +1,229 @@
+r"""Model files: arrays and a JSON header in one safetensors file, with a SHA-256 of everything.
+
+Loading executes nothing from the file. Built-in SDEs are made again from their name and arguments;
+a user's SDE is passed again and compared with values of its coefficients stored at probe points.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from ..problem.laws import AbstractLaw, law_from
+from ..problem.models import model
+from ..problem.sde import SDE
+from ..training.build import build_ansatz
+from ..training.history import Record
+from ..training.settings import Settings
+from ..training.status import Status
+from ..training.trajectory import Trajectory
+from .transition import Facts, TransitionDensity
+
+FORMAT = 1
+_PROBES = 8
+
+
+class ModelFileError(ValueError):
+    """A file that cannot be read as the model it claims to be."""
+
+
+def save(density: TransitionDensity, path: str | os.PathLike) -> None:
+    """Write `density` to `path`, replacing what is there only once all is written."""
+    arrays = {
+        "clocks": density.trajectory.clocks,
+        "thetas": density.trajectory.thetas,
+        "first": density.trajectory.first,
+        "last": density.trajectory.last,
+        **_probe_values(density.sde, density.starts, density.start_time, density.horizon),
+    }
+    arrays = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
+    header = json.dumps(_header(density))
+    from safetensors.numpy import save as to_bytes
+
+    metadata = {"diracflow": header, "sha256": _digest(header, arrays)}
+    _write_atomically(pathlib.Path(path), to_bytes(arrays, metadata=metadata))
+
+
+def load(path: str | os.PathLike, sde: SDE | None = None) -> TransitionDensity:
+    """Read a density written by `save`.
+
+    **Arguments:**
+
+    - `path`: the file.
+    - `sde`: the equation, unless it is a built-in model's. It must be the one the density was
+        learned for; its coefficients are compared with stored values.
+    """
+    header, arrays = _read(pathlib.Path(path))
+    try:
+        return _restored(header, arrays, sde, str(path))
+    except (KeyError, TypeError, IndexError) as error:
+        raise ModelFileError(f"{path}: the header lacks or garbles {error}.") from error
+
+
+def read_header(path: str | os.PathLike) -> dict[str, Any]:
+    """The header of a model file, after its checksum has been verified."""
+    return _read(pathlib.Path(path))[0]
+
+
+def _header(density: TransitionDensity) -> dict[str, Any]:
+    facts, origin = density.facts, density.sde.origin
+    return {
+        "format": FORMAT,
+        "sde": {
+            "dim": density.dim,
+            "noise_dim": density.sde.noise_dim,
+            "model": None if origin is None else origin[0],
+            "arguments": None if origin is None else json.loads(origin[1]),
+        },
+        "starts": density.starts.describe(),
+        "start_time": density.start_time,
+        "horizon": density.horizon,
+        "asked_horizon": facts.asked_horizon,
+        "preset": facts.preset,
+        "settings": _finite_fields(dataclasses.asdict(facts.settings)),
+        "status": facts.status.name,
+        "seconds": facts.seconds,
+        "versions": facts.versions,
+        "history": [dataclasses.asdict(record) for record in facts.history],
+    }
+
+
+def _restored(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], sde: SDE | None, path: str
+) -> TransitionDensity:
+    starts = law_from(header["starts"])
+    sde = _equation(header["sde"], sde, path)
+    starts = starts.expand(sde.dim)
+    _compare_probes(sde, arrays, header, path)
+    settings = Settings(**_infinite_fields(header["settings"]))
+    with jax.enable_x64(True):
+        ansatz = build_ansatz(sde, header["start_time"], settings, jr.key(0))
+        width = len(ansatz.theta)
+    trajectory = Trajectory(*(arrays[name] for name in ("clocks", "thetas", "first", "last")))
+    if trajectory.thetas.shape[1] != width:
+        raise ModelFileError(
+            f"{path}: the flow of these settings has {width} parameters; the file holds "
+            f"{trajectory.thetas.shape[1]}."
+        )
+    facts = Facts(
+        settings=settings,
+        preset=header["preset"],
+        asked_horizon=header["asked_horizon"],
+        status=Status[header["status"]],
+        seconds=header["seconds"],
+        history=tuple(Record(**record) for record in header["history"]),
+        versions=header["versions"],
+    )
+    return TransitionDensity(ansatz, trajectory, starts, facts)
+
+
+def _equation(stored: dict[str, Any], sde: SDE | None, path: str) -> SDE:
+    if sde is None and stored["model"] is None:
+        raise ModelFileError(
+            f"{path} was learned for an SDE of the user's, which files do not contain. Pass it: "
+            "`load(path, sde=sde)`."
+        )
+    if sde is None:
+        sde = model(stored["model"], **stored["arguments"]).sde
+    if (sde.dim, sde.noise_dim) != (stored["dim"], stored["noise_dim"]):
+        raise ModelFileError(
+            f"{path} was learned for an SDE with {stored['dim']} components and "
+            f"{stored['noise_dim']} noise columns; got {sde.dim} and {sde.noise_dim}."
+        )
+    return sde
+
+
+def _probe_values(
+    sde: SDE, starts: AbstractLaw, start_time: float, horizon: float
+) -> dict[str, np.ndarray]:
+    with jax.enable_x64(True):
+        x = starts.sample(jr.key(1), (_PROBES,))
+        t = jnp.linspace(start_time, start_time + horizon, _PROBES)
+        points = {"probe_t": np.asarray(t), "probe_x": np.asarray(x)}
+        return points | _coefficients(sde, t, x)
+
+
+def _compare_probes(
+    sde: SDE, arrays: dict[str, np.ndarray], header: dict[str, Any], path: str
+) -> None:
+    with jax.enable_x64(True):
+        found = _coefficients(sde, jnp.asarray(arrays["probe_t"]), jnp.asarray(arrays["probe_x"]))
+    for name, values in found.items():
+        # An SDE that holds its constants in float32 agrees to single precision only.
+        if not np.allclose(values, arrays[name], rtol=1e-5, atol=1e-6):
+            raise ModelFileError(
+                f"{path} was learned for another SDE: `{name.removeprefix('probe_')}` differs at "
+                f"x={arrays['probe_x'][0].tolist()} and other stored points. Pass the SDE that "
+                "was learned."
+            )
+
+
+def _coefficients(sde: SDE, t: jax.Array, x: jax.Array) -> dict[str, np.ndarray]:
+    return {
+        "probe_drift": np.asarray(jax.vmap(sde.drift)(t, x)),
+        "probe_diffusion": np.asarray(jax.vmap(sde.diffusion)(t, x)),
+    }
+
+
+def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"No model file at {path}.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(f"{path} is not a complete diracflow model: {error}") from error
+    if "diracflow" not in metadata or "sha256" not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but not a diracflow model.")
+    if _digest(metadata["diracflow"], arrays) != metadata["sha256"]:
+        raise ModelFileError(f"{path} has changed since it was written: its checksum differs.")
+    header = json.loads(metadata["diracflow"])
+    if header.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{path} has format {header.get('format')}; this diracflow reads format {FORMAT}. "
+            "Upgrade diracflow, or learn the model again."
+        )
+    return header, arrays
+
+
+def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        digest.update(f"{name}:{arrays[name].dtype}:{arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
+
+
+def _write_atomically(path: pathlib.Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# JSON has no infinity.
+def _finite_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value == float("inf") else value for name, value in fields.items()}
+
+
+def _infinite_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    seconds = fields["max_seconds"]
+    return {**fields, "max_seconds": float("inf") if seconds is None else seconds}

@@ -1,0 +1,122 @@
+r"""The artefact of a training: the transition density for every start and every time."""
+
+import dataclasses
+import os
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..flow.ansatz import Ansatz
+from ..problem.laws import AbstractLaw
+from ..problem.sde import SDE
+from ..problem.transition import AbstractTransitionDensity
+from ..source.transition import SourceDensity
+from ..training.history import Record
+from ..training.settings import Settings
+from ..training.status import Status
+from ..training.trajectory import Trajectory
+
+
+# Compared by identity: JAX hashes static fields on every call, and histories are long.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Facts:
+    """How a density came about."""
+
+    settings: Settings
+    preset: str
+    asked_horizon: float
+    status: Status
+    seconds: float
+    history: tuple[Record, ...]
+    versions: dict[str, str]
+
+
+class TransitionDensity(AbstractTransitionDensity):
+    r"""The learned density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
+
+    Made by `diracflow.learn` or `diracflow.load`. Positive, of unit mass, and the point mass at
+    `x0` as $t\to0$, all by construction. Queries run in JAX's current precision: float32 unless
+    `jax_enable_x64` is set; training always uses float64.
+    """
+
+    ansatz: Ansatz
+    trajectory: Trajectory
+    starts: AbstractLaw
+    facts: Facts = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, ansatz: Ansatz, trajectory: Trajectory, starts: AbstractLaw, facts: Facts):
+        # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
+        self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
+        self.trajectory, self.starts, self.facts = trajectory, starts, facts
+        self.dim = self.noise_dim = ansatz.source.sde.dim
+        # The square of the last clock may differ from the horizon asked for by rounding.
+        finished = facts.status is Status.FINISHED
+        self.horizon = facts.asked_horizon if finished else float(trajectory.clocks[-1]) ** 2
+
+    @property
+    def sde(self) -> SDE:
+        """The equation whose density this is."""
+        return self.ansatz.source.sde
+
+    @property
+    def start_time(self) -> float:
+        r"""The time $s$ of the start."""
+        return self.ansatz.source.start_time
+
+    @property
+    def status(self) -> Status:
+        """How the training ended."""
+        return self.facts.status
+
+    def source_only(self) -> SourceDensity:
+        """The source without the flow: what one has before learning anything."""
+        return SourceDensity(self.ansatz.source, self.horizon)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the density to a file that `diracflow.load` reads."""
+        from .files import save  # which needs this class
+
+        save(self, path)
+
+    def stages(
+        self, noise: Float[ArrayLike, "n d"], t: float, x0: Float[ArrayLike, " d"]
+    ) -> Float[Array, "layers+1 n d"]:
+        """Points of the source and their images after each layer, down to the state itself."""
+        time, noise, x0 = self._checked(t, noise=noise, x0=x0)
+        return _stages(self, time, noise, x0)
+
+    def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], Ansatz]:
+        return t, self.ansatz.at(self.trajectory(t))
+
+    def _log_prob(
+        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
+    ) -> Float[Array, ""]:
+        t, ansatz = state
+        return ansatz.log_prob(x, t, x0)
+
+    def _from_noise(
+        self, state: Any, noise: Float[Array, " d"], x0: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        t, ansatz = state
+        return ansatz.from_noise(noise, t, x0)
+
+    def _why_horizon(self) -> str:
+        if self.status is Status.FINISHED:
+            return " Learn it again with a longer horizon."
+        return f" Training stopped short of {self.facts.asked_horizon:g}: {self.status.value}"
+
+
+@eqx.filter_jit
+def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
+    _, ansatz = density._at_time(t)
+
+    def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
+        return ansatz.flow.stages(ansatz.source.from_noise(noise, t, x0), x0)
+
+    return jax.vmap(one, out_axes=1)(noise)

@@ -1,0 +1,138 @@
+r"""`learn`: from an SDE to its transition density."""
+
+import platform
+import warnings
+from collections.abc import Callable
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .density.transition import Facts, TransitionDensity
+from .problem.checks import check_coefficients
+from .problem.laws import AbstractLaw
+from .problem.sde import SDE
+from .training.build import build_ansatz
+from .training.loop import TimeLoop
+from .training.progress import Progress, progress_for
+from .training.settings import settings_for
+from .training.status import Status
+
+
+class TrainingFailed(RuntimeError):
+    """Numerics ended a training before the horizon.
+
+    `density` holds what was learned, usable up to `density.horizon`; `status` says what happened.
+    """
+
+    def __init__(self, density: TransitionDensity):
+        self.density = density
+        self.status = density.status
+        super().__init__(
+            f"{self.status.name} at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
+            f"{self.status.value} What was learned is in the exception's `density`."
+        )
+
+
+def learn(
+    sde: SDE,
+    starts: AbstractLaw,
+    horizon: float,
+    *,
+    key: PRNGKeyArray,
+    preset: str = "accurate",
+    start_time: float = 0.0,
+    progress: bool | Callable[[float], Progress] = False,
+    **settings: object,
+) -> TransitionDensity:
+    r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
+
+    **Arguments:**
+
+    - `sde`: the equation.
+    - `starts`: law of the start point, such as `diracflow.Normal(0.0, 1.0)`; scalars are repeated
+        over the components.
+    - `horizon`: the longest time $T$ since the start.
+    - `key`: of `jax.random.key`; equal keys give equal results.
+    - `preset`: `"quick"`, `"accurate"` or `"paper"`.
+    - `start_time`: the time $s$, for coefficients that depend on time.
+    - `progress`: show how far the training is.
+    - `settings`: fields of `diracflow.Settings` that replace those of the preset.
+
+    **Returns:**
+
+    A `TransitionDensity`. If a limit (`max_steps`, `max_seconds`) ends the training, a warning
+    says so and the density reaches as far as its `horizon`; if numerics do, `TrainingFailed` is
+    raised with it.
+    """
+    chosen = settings_for(preset, **settings)
+    horizon, start_time = _positive("horizon", horizon), _real("start_time", start_time)
+    if not isinstance(sde, SDE):
+        raise ValueError(f"`sde` must be a `diracflow.SDE`; got {type(sde).__name__}.")
+    if not isinstance(starts, AbstractLaw):
+        raise ValueError(
+            f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
+        )
+    starts = starts.expand(sde.dim)
+    with jax.enable_x64(True):
+        check_coefficients(sde, starts, start_time, horizon)
+        flow_key, draw_key = jr.split(_typed(key))
+        ansatz = build_ansatz(sde, start_time, chosen, flow_key)
+        loop = TimeLoop(ansatz, starts, horizon, chosen, draw_key)
+        make_progress = progress if callable(progress) else lambda h: progress_for(h, progress)
+        with make_progress(horizon) as display:
+            status = loop.run(display.update)
+            display.finish(status)
+    facts = Facts(
+        settings=chosen,
+        preset=preset,
+        asked_horizon=horizon,
+        status=status,
+        seconds=loop.seconds(),
+        history=tuple(loop.history),
+        versions=versions(),
+    )
+    return _delivered(TransitionDensity(ansatz, loop.trajectory(), starts, facts))
+
+
+def versions() -> dict[str, str]:
+    """Versions of what determines the numbers."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("diracflow", "jax", "jaxlib", "equinox")}
+    return {**packages, "python": platform.python_version()}
+
+
+def _delivered(density: TransitionDensity) -> TransitionDensity:
+    status = density.status
+    if status.failed:
+        raise TrainingFailed(density)
+    if status is not Status.FINISHED:
+        warnings.warn(
+            f"Training stopped at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
+            f"{status.value}",
+            stacklevel=3,
+        )
+    return density
+
+
+def _typed(key: PRNGKeyArray) -> PRNGKeyArray:
+    return key if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else jr.wrap_key_data(key)
+
+
+def _positive(name: str, value: float) -> float:
+    number = _real(name, value)
+    if number <= 0:
+        raise ValueError(f"`{name}` must be positive; got {value}.")
+    return number
+
+
+def _real(name: str, value: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
+    if not np.isfinite(number):
+        raise ValueError(f"`{name}` must be finite; got {value}.")
+    return number

@@ -1,0 +1,132 @@
+"""Small real trainings, end to end."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+
+SMALL = {"preset": "quick", "layers": 2, "samples": 128, "tolerance": 1e-2}
+
+
+def test_brownian_motion_stays_at_its_source(getkey):
+    model = df.models.brownian(2)
+    density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **SMALL)
+    x, x0 = jr.normal(getkey(), (2, 50, 2))
+    # The forcing is rounding noise of at most 1e-9; its fit stays far below 1e-5 nats.
+    np.testing.assert_allclose(
+        density.log_prob(x, 0.7, x0), model.exact.log_prob(x, 0.7, x0), atol=1e-5
+    )
+    assert density.status is df.Status.FINISHED
+
+
+def test_learning_beats_the_source(trained, benes, getkey):
+    x0 = benes.starts.sample(getkey(), (8,))
+    learned, source = (
+        df.errors(d, benes.exact, [0.1, 0.3], x0) for d in (trained, trained.source_only())
+    )
+    # Recorded over four keys: at least 60 times better at t = 0.1 and 600 times at t = 0.3.
+    assert np.all(learned.squared_l2.mean(axis=1) < source.squared_l2.mean(axis=1) / 20)
+
+
+def test_equal_keys_give_equal_densities(getkey):
+    model, key = df.models.benes(), getkey()
+    paths = [df.learn(model.sde, model.starts, 0.01, key=key, **SMALL).trajectory for _ in range(2)]
+    np.testing.assert_array_equal(paths[0].thetas, paths[1].thetas)
+
+
+def test_training_is_float64_and_leaves_the_precision_alone(getkey):
+    model = df.models.benes()
+    with jax.enable_x64(False):
+        density = df.learn(model.sde, model.starts, 0.01, key=jr.key(1), **SMALL)
+        assert density.trajectory.thetas.dtype == np.float64
+        assert density.log_prob(jnp.zeros(2), 0.01, jnp.zeros(2)).dtype == jnp.float32
+        assert not jax.config.jax_enable_x64
+    single = density.log_prob(np.zeros(2), 0.005, np.zeros(2))
+    with jax.enable_x64(False):
+        double = density.log_prob(np.zeros(2), 0.005, np.zeros(2))
+    # Positions of order one in float32, at a density of width 0.07: about 1e-6 relative.
+    np.testing.assert_allclose(single, double, atol=1e-4)
+
+
+def test_any_number_of_noise_columns_and_time_dependence(getkey):
+    sigma = np.array([[1.0, 0.2, 0.1], [0.0, 1.0, 0.3]])
+    sde = df.SDE(lambda t, x: -x * (1 + t), lambda t, x: jnp.asarray(sigma) * (1 + 0.1 * t), 2)
+    density = df.learn(sde, df.Normal(0.0, 1.0), 0.05, key=getkey(), start_time=1.0, **SMALL)
+    draws = density.sample(getkey(), 0.05, jnp.zeros(2), (2000,))
+    expected = 0.05 * 1.1**2 * sigma @ sigma.T
+    # Five standard errors of a covariance, and as much again for 0.05 of mean reversion.
+    np.testing.assert_allclose(
+        np.cov(np.asarray(draws).T), expected, atol=10 * 0.07 / np.sqrt(2000)
+    )
+
+
+def test_nan_ends_in_a_status_with_the_last_good_state(getkey):
+    # Finite at the start and at the horizon's end of the check, not in between.
+    sde = df.SDE(
+        lambda t, x: jnp.where((t > 0.004) & (t < 0.009), jnp.nan, 1.0) * jnp.tanh(x),
+        lambda t, x: jnp.eye(2),
+        2,
+    )
+    with pytest.raises(df.TrainingFailed, match="NOT_FINITE.*density") as caught:
+        df.learn(sde, df.Normal(0.0, 1.0), 0.01, key=getkey(), **SMALL)
+    density = caught.value.density
+    assert caught.value.status is df.Status.NOT_FINITE
+    assert 0 < density.horizon <= 0.0041
+    assert np.isfinite(density.log_prob(jnp.zeros(2), density.horizon, jnp.zeros(2)))
+    with pytest.raises(ValueError, match="stopped short of 0.01"):
+        density.log_prob(jnp.zeros(2), 0.01, jnp.zeros(2))
+
+
+def test_collapsing_steps_end_in_a_status(getkey):
+    model = df.models.benes()
+    # No step can meet a tolerance far below rounding.
+    with pytest.raises(df.TrainingFailed, match="STEP_COLLAPSED.*tolerance"):
+        df.learn(model.sde, model.starts, 1.0, key=getkey(), **{**SMALL, "tolerance": 1e-18})
+
+
+@pytest.mark.parametrize(
+    "limit, status", [({"max_steps": 2}, "STEP_LIMIT"), ({"max_seconds": 1e-3}, "TIME_LIMIT")]
+)
+def test_limits_return_what_was_learned(limit, status, getkey):
+    model = df.models.benes()
+    with pytest.warns(UserWarning, match=next(iter(limit))):
+        density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **SMALL, **limit)
+    assert density.status.name == status
+    assert density.horizon < 1.0
+    x = jnp.zeros(2)
+    assert np.isfinite(density.log_prob(x, density.horizon, x))
+
+
+def test_legacy_keys_are_accepted():
+    model = df.models.benes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        df.learn(model.sde, model.starts, 0.1, key=jax.random.PRNGKey(0), max_steps=1, **SMALL)
+
+
+MODEL = df.models.benes()
+BAD_CALLS = {
+    "horizon zero": ({"horizon": 0.0}, "`horizon` must be positive; got 0"),
+    "horizon negative": ({"horizon": -1.0}, "`horizon` must be positive"),
+    "horizon infinite": ({"horizon": np.inf}, "`horizon` must be finite"),
+    "horizon text": ({"horizon": "long"}, "`horizon` must be a number"),
+    "start time": ({"start_time": np.nan}, "`start_time` must be finite"),
+    "no law": ({"starts": np.zeros(2)}, "`starts` must be a law"),
+    "law of other size": ({"starts": df.Normal(np.zeros(3), 1.0)}, "3 components.*2"),
+    "not an sde": ({"sde": "benes"}, "`sde` must be a `diracflow.SDE`"),
+    "one dimension": ({"sde": df.models.ornstein_uhlenbeck(1).sde, "starts": df.Normal()}, "idle"),
+    "idle dim": ({"idle_dim": 2}, "idle_dim=2"),
+    "preset": ({"preset": "best"}, "'best'"),
+}
+
+
+@pytest.mark.parametrize("changes, message", BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_calls_are_refused(changes, message):
+    call = {"sde": MODEL.sde, "starts": MODEL.starts, "horizon": 1.0, "key": jr.key(0), **changes}
+    with pytest.raises(ValueError, match=message):
+        df.learn(**call)
