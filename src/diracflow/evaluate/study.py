@@ -1,0 +1,70 @@
+"""Errors over a range of times and starts, beside those of the source alone."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..density.transition import TransitionDensity
+from ..problem.transition import AbstractTransitionDensity
+from .errors import Errors, bootstrap_mean, errors
+
+
+class Study(NamedTuple):
+    """Errors of a learned density and of its source, of shape `(times, starts)`."""
+
+    times: Float[np.ndarray, " times"]
+    starts: Float[np.ndarray, "starts d"]
+    learned: Errors
+    source: Errors
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One row for each time: means over the starts."""
+        return [self._row(i) for i in range(len(self.times))]
+
+    def _row(self, i: int) -> dict[str, Any]:
+        mean, low, high = bootstrap_mean(self.learned.squared_l2[i])
+        return {
+            "t": float(self.times[i]),
+            "squared_l2": float(mean),
+            "squared_l2_low": float(low),
+            "squared_l2_high": float(high),
+            "squared_l2_max": float(self.learned.squared_l2[i].max()),
+            "source_squared_l2": float(self.source.squared_l2[i].mean()),
+            "kl": float(self.learned.kl[i].mean()),
+            "total_variation": float(self.learned.total_variation[i].mean()),
+        }
+
+
+def study(
+    density: TransitionDensity,
+    exact: AbstractTransitionDensity,
+    *,
+    key: PRNGKeyArray,
+    starts: int = 64,
+    times: Float[np.ndarray, " times"] | None = None,
+    samples: int = 512,
+) -> Study:
+    """Judge a learned density over its whole horizon.
+
+    **Arguments:**
+
+    - `density`, `exact`: the density and the truth.
+    - `key`: for the starts, drawn from the law the density was trained on, and for the samples.
+    - `starts`: how many.
+    - `times`: by default sixteen, spread evenly in the logarithm over three decades.
+    - `samples`: draws for each pair above two dimensions.
+    """
+    if times is None:
+        times = density.horizon * np.geomspace(1e-3, 1.0, 16)
+    start_key, sample_key = jr.split(key)
+    # Errors below 1e-6 are beyond float32.
+    with jax.enable_x64(True):
+        x0 = np.asarray(density.starts.sample(start_key, (starts,)))
+        learned, source = (
+            errors(candidate, exact, times, x0, key=sample_key, samples=samples)
+            for candidate in (density, density.source_only())
+        )
+    return Study(np.asarray(times), x0, learned, source)
