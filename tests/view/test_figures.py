@@ -1,0 +1,54 @@
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.evaluate.study import study
+
+
+@pytest.fixture(scope="module")
+def judged(trained, benes):
+    return study(trained, benes.exact, key=jr.key(0), starts=4, times=np.array([0.1, 0.3]))
+
+
+def test_study_summarises_by_time(judged):
+    rows = judged.summary()
+    assert [row["t"] for row in rows] == [0.1, 0.3]
+    for row in rows:
+        assert row["squared_l2_low"] <= row["squared_l2"] <= row["squared_l2_high"]
+        assert row["squared_l2"] < row["source_squared_l2"]
+
+
+def test_joint_shows_the_density(trained, benes):
+    figure = df.view.joint(trained, benes.exact, 0.3, np.zeros((1, 2)))
+    exact, learned, error = (axis.images[0] for axis in figure.axes[:3])
+    box = exact.get_extent()
+    x = np.linspace(box[0], box[1], 161)
+    y = np.linspace(box[2], box[3], 161)
+    point = np.array([x[100], y[40]])
+    # Pixel (row, column) is (y, x).
+    np.testing.assert_allclose(
+        exact.get_array()[40, 100], benes.exact.prob(point, 0.3, np.zeros(2)), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        error.get_array(), np.abs(learned.get_array() - exact.get_array()), atol=1e-12
+    )
+
+
+FIGURES = {
+    "error": lambda d, e, s: df.view.error_over_time(s),
+    "training": lambda d, e, s: df.view.training_history(d),
+    "conditional": lambda d, e, s: df.view.conditional(d, e, np.zeros(2), 0.3),
+    "moulding": lambda d, e, s: df.view.moulding(d, 0.3, np.zeros(2), np.ones((4, 2))),
+    "section": lambda d, e, s: df.view.section(
+        df.models.sheared(4).exact, df.models.sheared(4).exact, 0.3, np.zeros(4)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES)
+def test_figures_are_drawn_and_labelled(make, trained, benes, judged, tmp_path):
+    figure = make(trained, benes.exact, judged)
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+    assert any(axis.get_title() for axis in figure.axes)
