@@ -1,0 +1,5 @@
+"""`python -m diracflow.cli`."""
+
+from .app import main
+
+main()

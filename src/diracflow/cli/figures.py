@@ -1,0 +1,68 @@
+"""The figures that `diracflow run` leaves beside a model: the paper's, where they apply."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax.random as jr
+import numpy as np
+from matplotlib.figure import Figure
+
+from .. import view
+from ..density.transition import TransitionDensity
+from ..evaluate.study import Study
+from ..problem.models import Model
+from ..problem.transition import AbstractTransitionDensity
+from ..uses.green import propagate
+
+Makers = dict[str, Callable[[], Figure]]
+
+
+def draw_figures(density: TransitionDensity, problem: Model, result: Study, out: Path) -> list[str]:
+    """Write the figures that fit the model into `out`; returns their names."""
+    exact = problem.exact
+    assert exact is not None
+    makers: Makers = {
+        "error.png": lambda: view.error_over_time(result),
+        "training.png": lambda: view.training_history(density),
+    }
+    makers |= _planar(density, exact) if density.dim == 2 else _higher(density, exact)
+    for name, make in makers.items():
+        make().savefig(out / name)
+    return list(makers)
+
+
+def _planar(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:
+    end = density.horizon
+    noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
+    return {
+        "joint.png": lambda: view.joint(density, exact, end, np.array([[0.0, 0.0], [1.5, -1.0]])),
+        "moulding.png": lambda: view.moulding(density, end, np.zeros(2), noise),
+        "conditional.png": lambda: view.conditional(density, exact, np.zeros(2), end),
+        "mixture.png": lambda: mixture_figure(density, exact, end),
+    }
+
+
+def _higher(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:
+    centre = np.zeros(density.dim)
+    return {"section.png": lambda: view.section(density, exact, density.horizon, centre)}
+
+
+def mixture_figure(
+    density: TransitionDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
+) -> Figure:
+    """The paper's start from a mixture of two Gaussians, by Green's identity with `count` draws."""
+    draws = mixture_draws(count)
+    learned, true = propagate(density, draws, t), propagate(exact, draws, t)
+    cloud = np.asarray(true.sample(jr.key(2), (2000,)))
+    low, high = cloud.min(axis=0), cloud.max(axis=0)
+    half, middle = 0.55 * (high - low).max(), (high + low) / 2
+    box = np.stack([middle - half, middle + half], axis=-1)
+    return view.comparison([(f"mixture start, $t={t:g}$", box, true.prob, learned.prob)])
+
+
+def mixture_draws(count: int) -> np.ndarray:
+    r"""Draws of $\tfrac14 N((1,1), 0.1^2) + \tfrac34 N((-\tfrac34,-\tfrac34), 0.5^2)$."""
+    rng = np.random.default_rng(0)
+    near = rng.random(count) < 0.25
+    noise = rng.normal(size=(count, 2))
+    return np.where(near[:, None], 1.0 + 0.1 * noise, -0.75 + 0.5 * noise)

@@ -1,0 +1,47 @@
+"""A model file in words."""
+
+from typing import Any
+
+
+def info_text(header: dict[str, Any], path: str) -> str:
+    """What `diracflow info` prints."""
+    sde, history, settings = header["sde"], header["history"], header["settings"]
+    lines = {
+        "file": path,
+        "SDE": _equation(sde),
+        "starts": _law(header["starts"]),
+        "start time": f"{header['start_time']:g}",
+        "horizon": _horizon(header),
+        "preset": header["preset"],
+        "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
+        "training": f"{len(history)} steps in {header['seconds']:.0f} s",
+        "fresh residual": _residuals(history),
+        "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
+    }
+    width = max(map(len, lines))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+
+
+def _equation(sde: dict[str, Any]) -> str:
+    name = "user's own" if sde["model"] is None else f"built-in model {sde['model']}"
+    return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
+
+
+def _law(law: dict[str, Any]) -> str:
+    parameters = {name: value for name, value in law.items() if name != "law"}
+    return f"{law['law']}({', '.join(f'{name}={value}' for name, value in parameters.items())})"
+
+
+def _horizon(header: dict[str, Any]) -> str:
+    if header["status"] == "FINISHED":
+        return f"{header['horizon']:g}, reached"
+    return f"{header['horizon']:g} of {header['asked_horizon']:g} asked for ({header['status']})"
+
+
+def _residuals(history: list[dict[str, Any]]) -> str:
+    # The first step has no earlier velocity to judge.
+    values = [record["fresh_residual"] for record in history[1:]]
+    if not values:
+        return "none recorded"
+    middle = sorted(values)[len(values) // 2]
+    return f"median {middle:.1e}, largest {max(values):.1e}, last {values[-1]:.1e}"

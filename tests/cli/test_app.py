@@ -1,0 +1,70 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "diracflow.cli"]
+
+
+def call(*arguments, cwd=None):
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=250
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A tiny run as a user would start it."""
+    folder = tmp_path_factory.mktemp("run")
+    small = [f"--set={text}" for text in ("layers=2", "samples=64", "tolerance=0.1", "max_steps=4")]
+    return folder, call("run", "benes", "--starts", "2", *small, cwd=folder)
+
+
+def test_run_leaves_model_report_and_figures(ran):
+    folder, result = ran
+    assert result.returncode == 0, result.stderr
+    out = folder / "runs" / "benes"
+    names = {path.name for path in out.iterdir()}
+    figures = {"joint", "moulding", "conditional", "mixture", "error", "training"}
+    assert names == {"model.dflow", "report.json", *(f"{name}.png" for name in figures)}
+    report = json.loads((out / "report.json").read_text())
+    assert report["status"] == "STEP_LIMIT"
+    assert len(report["errors"]) == 16
+    assert "source alone" in result.stdout
+    assert "max_steps" in result.stderr
+
+
+def test_info_in_words_and_in_json(ran):
+    path = str(ran[0] / "runs" / "benes" / "model.dflow")
+    words = call("info", path)
+    assert "built-in model benes" in words.stdout
+    assert "STEP_LIMIT" in words.stdout
+    header = json.loads(call("info", path, "--json").stdout)
+    assert header["settings"]["samples"] == 64
+
+
+def test_help_does_not_wait_for_jax():
+    code = "import sys, diracflow.cli; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert "run" in call("--help").stdout
+
+
+MISTAKES = {
+    "unknown model": (["run", "lorenz"], "No built-in model is called 'lorenz'"),
+    "unknown preset": (["run", "benes", "--preset", "best"], "'best'"),
+    "unknown setting": (["run", "benes", "--set", "layerz=4"], "Unknown setting 'layerz'"),
+    "malformed setting": (["run", "benes", "--set", "layers"], "name=value"),
+    "odd layers": (["run", "benes", "--set", "layers=3"], "must be even"),
+    "absent file": (["info", "nowhere.dflow"], "No model file at nowhere.dflow"),
+    "unknown command": (["fly"], "No such command"),
+}
+
+
+@pytest.mark.parametrize("arguments, message", MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_get_one_clear_line(arguments, message, tmp_path):
+    result = call(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir()), "a mistake must leave nothing behind"
