@@ -1,5 +1,7 @@
 """Every flow goes through the same list; a new one is a line in `FLOWS`."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -91,17 +93,40 @@ def test_scale_stays_within_its_bounds(getkey):
     assert np.all((scale >= 1 - layer.beta) & (scale <= 1 + layer.beta))
 
 
-def test_each_pair_moves_every_component_once(getkey):
-    flow = moved(FLOWS["6d-permuted"], getkey())
-    for order in np.asarray(flow.pairs.order):
-        assert sorted(order) == list(range(6))
+@each_flow
+def test_each_pair_moves_every_component(start, getkey):
+    flow, dim = moved(start, getkey()), start.source.sde.dim
+    x, x0 = jr.normal(getkey(), (2, dim))
+    for index in range(len(flow.pairs.order)):
+        pair = jax.tree.map(
+            lambda leaf, i=index: leaf[i] if eqx.is_array(leaf) else leaf, flow.pairs
+        )
+        assert np.all(np.abs(pair.to_source(x, x0)[0] - x) > 1e-6)
 
 
-def test_permuted_masks_separate_all_components():
-    table = np.asarray(orders(6, Settings(masks="permuted")))
-    side = np.argsort(table, axis=1) < 3
-    apart = [[np.any(side[:, i] != side[:, j]) for j in range(6)] for i in range(6)]
-    assert np.all(np.array(apart) | np.eye(6, dtype=bool))
+@pytest.mark.parametrize(
+    "dim, layers", [(2, 10), (3, 4), (3, 6), (4, 10), (6, 6), (6, 10), (8, 10), (20, 10)]
+)
+def test_permuted_masks_separate_all_components(dim, layers):
+    table = np.asarray(orders(dim, Settings(layers=layers, masks="permuted")))
+    side = np.argsort(table, axis=1) < dim // 2
+    apart = np.any(side[:, :, None] != side[:, None, :], axis=0)
+    assert np.all(apart | np.eye(dim, dtype=bool))
+
+
+@pytest.mark.parametrize("dim", [2, 4, 6])
+@pytest.mark.parametrize("masks", ["fixed", "permuted"])
+def test_no_component_is_moved_twice_in_a_row(dim, masks):
+    # As sets: two layers in a row that move the same components would be one affine layer.
+    table = np.asarray(orders(dim, Settings(masks=masks)))
+    half = dim // 2
+    moves = [side for order in table for side in (set(order[half:]), set(order[:half]))]
+    assert all(now != before for before, now in itertools.pairwise(moves))
+
+
+def test_in_two_dimensions_the_masks_are_the_papers():
+    fixed, permuted = (orders(2, Settings(masks=masks)) for masks in ("fixed", "permuted"))
+    np.testing.assert_array_equal(fixed, permuted)
 
 
 def test_layers_are_scanned_not_unrolled():

@@ -13,6 +13,7 @@ from ..density.transition import TransitionDensity
 from ..evaluate.study import Study, study
 from ..learning import TrainingFailed, learn
 from ..problem.models import Model, model
+from ..training.build import idle_dim_for
 from ..training.settings import settings_for
 from .figures import draw_figures
 
@@ -31,7 +32,7 @@ def run_model(
     prepare_jax()
     # Mistakes are found before anything is written or computed.
     problem = model(name)
-    settings_for(preset, **changes)
+    idle_dim_for(problem.sde.dim, settings_for(preset, **changes))
     if starts < 1:
         raise ValueError(f"`--starts` must be at least 1; got {starts}.")
     out.mkdir(parents=True, exist_ok=True)
@@ -40,14 +41,16 @@ def run_model(
     began = time.monotonic()
     density = _learned(problem, preset, seed, changes, not quiet)
     learned_in = time.monotonic() - began
-    density.save(out / "model.dflow")
+    # What a failed training reached must not take the place of an earlier model.
+    file = "partial.dflow" if density.status.failed else "model.dflow"
+    density.save(out / file)
     say(f"Learned in {learned_in:.0f} s; comparing with the exact density at {starts} starts.")
     result = _judged(density, problem, seed, starts)
     report = _report(problem, preset, seed, changes, density, learned_in, result)
-    (out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+    (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
     say(_table(report["errors"]))
     names = draw_figures(density, problem, result, out)
-    say(f"Model, report and figures are in {out}: model.dflow, report.json, {', '.join(names)}")
+    say(f"Model, report and figures are in {out}: {file}, report.json, {', '.join(names)}")
     return report
 
 
@@ -109,10 +112,12 @@ def _report(
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    lines = ["       t   rel. sq. L2     (source alone)        KL   total variation"]
+    lines = ["       t    rel. sq. L2  (source)        KL  (source)        TV  (source)"]
     lines += [
-        f"{row['t']:8.3g}   {row['squared_l2']:11.2e}   {row['source_squared_l2']:16.2e}"
-        f"  {row['kl']:8.1e}   {row['total_variation']:15.1e}"
+        f"{row['t']:8.3g}    {row['squared_l2']:11.2e}  {row['source_squared_l2']:8.1e}"
+        f"  {row['kl']:8.1e}  {row['source_kl']:8.1e}"
+        f"  {row['total_variation']:8.1e}  {row['source_total_variation']:8.1e}"
         for row in rows
     ]
+    lines.append("Means over the starts; (source): one Euler step, before learning anything.")
     return "\n".join(lines)
