@@ -74,10 +74,10 @@ def learn(
         raise ValueError(
             f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
         )
-    starts = starts.expand(sde.dim)
+    starts, key = starts.expand(sde.dim), _typed(key)
     with jax.enable_x64(True):
         check_coefficients(sde, starts, start_time, horizon)
-        flow_key, draw_key = jr.split(_typed(key))
+        flow_key, draw_key = jr.split(key)
         ansatz = build_ansatz(sde, start_time, chosen, flow_key)
         loop = TimeLoop(ansatz, starts, horizon, chosen, draw_key)
         make_progress = progress if callable(progress) else lambda h: progress_for(h, progress)
@@ -118,6 +118,8 @@ def _delivered(density: TransitionDensity) -> TransitionDensity:
 
 
 def _typed(key: PRNGKeyArray) -> PRNGKeyArray:
+    if not isinstance(key, jax.Array):
+        raise ValueError(f"`key` must come from `jax.random.key(seed)`; got {key!r}.")
     return key if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else jr.wrap_key_data(key)
 
 

@@ -38,6 +38,13 @@ def test_samples_have_the_asked_shape_and_are_finite(law, getkey):
     assert np.all(np.isfinite(draws))
 
 
+def test_float32_draws_are_finite():
+    with jax.enable_x64(False):
+        for seed in range(3):
+            draws = df.Normal(0.0, 1.0).expand(1).sample(jax.random.key(seed), (2**22,))
+            assert np.all(np.isfinite(draws))
+
+
 def test_scalars_repeat_over_components():
     law = df.Normal(1.0, 0.5)
     assert law.dim is None

@@ -51,6 +51,7 @@ def test_frozen_view_speaks_scipy():
     assert draws.shape == (10, 2)
     np.testing.assert_array_equal(draws, law.rvs(10, random_state=3))
     assert law.rvs().shape == (2,)
+    assert law.rvs(np.int64(3)).shape == (3, 2)
 
 
 def test_integers_and_lists_are_numbers():
@@ -69,6 +70,7 @@ BAD_QUERIES = {
     "x0 length": (np.zeros(2), 0.1, np.zeros(5), r"`x0`.*length 2.*\(5,\)"),
     "x nan": (np.array([np.nan, 0.0]), 0.1, X0, "`x` contains NaN"),
     "x0 nan": (np.zeros(2), 0.1, np.array([np.nan, 0.0]), "`x0` contains NaN"),
+    "x0 infinite": (np.zeros(2), 0.1, np.array([np.inf, 0.0]), "`x0` must be finite"),
     "strings": (["a", "b"], 0.1, X0, "real numbers"),
     "complex": (np.zeros(2) * 1j, 0.1, X0, "real numbers"),
     "shapes": (np.zeros((3, 2)), np.array([0.1, 0.2]), X0, "broadcast|shape"),
@@ -79,6 +81,13 @@ BAD_QUERIES = {
 def test_bad_queries_are_refused(x, t, x0, message):
     with pytest.raises(ValueError, match=message):
         EXACT.log_prob(x, t, x0)
+
+
+def test_bad_shapes_are_refused(getkey):
+    for shape in (-1, (2.5,), "many"):
+        with pytest.raises(ValueError, match="`shape`"):
+            EXACT.sample(getkey(), 0.1, X0, shape)
+    assert EXACT.sample(getkey(), 0.1, X0, 5).shape == (5, 2)
 
 
 def test_a_bad_time_is_noticed_under_jit():

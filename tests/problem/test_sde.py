@@ -51,6 +51,7 @@ BAD_VALUES = {
     "infinite noise": (zero, lambda t, x: jnp.eye(2) / (x[0] > 0), "`diffusion` is not finite"),
     "singular noise": (zero, lambda t, x: jnp.array([[1.0], [0.0]]), "positive definite.*x="),
     "rank one": (zero, lambda t, x: jnp.ones((2, 2)), "positive definite"),
+    "nearly rank one": (zero, lambda t, x: jnp.array([[1.0, 1.0], [1.0, 1 + 1e-9]]), "definite"),
     "late nan": (lambda t, x: x * jnp.sqrt(0.5 - t), unit, "not finite at t=1"),
 }
 

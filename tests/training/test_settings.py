@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from diracflow.training.settings import PRESETS, Settings, settings_for
@@ -16,6 +17,7 @@ BAD_SETTINGS = {
     "masks": ({"masks": "random"}, "fixed, permuted.*'random'"),
     "sampling": ({"sampling": "halton"}, "sobol, montecarlo"),
     "seconds": ({"max_seconds": 0}, "`max_seconds`"),
+    "seconds in words": ({"max_seconds": "abc"}, "`max_seconds`"),
     "unknown": ({"tolerence": 1e-3}, "Unknown setting 'tolerence'.*tolerance"),
 }
 
@@ -34,6 +36,13 @@ def test_unknown_preset_lists_the_known():
 def test_paper_preset_is_the_papers():
     paper = PRESETS["paper"]
     assert (paper.layers, paper.hidden) == (10, 4)
+    assert paper.masks == "permuted"  # a documented departure; "fixed" is the paper's
+
+
+def test_numpy_numbers_become_plain_ones():
+    settings = settings_for("quick", samples=np.int64(64), tolerance=np.float32(0.5))
+    assert type(settings.samples) is int
+    assert type(settings.tolerance) is float
 
 
 def test_changes_replace_fields_of_the_preset():

@@ -45,7 +45,8 @@ def _require_definite(sigma: Array, t: float, x0: Array) -> None:
     values = np.linalg.svd(np.asarray(sigma, dtype=np.float64), compute_uv=False)
     dim = sigma.shape[1]
     smallest = values[:, dim - 1] if values.shape[1] == dim else np.zeros(len(values))
-    bad = smallest <= 1e-10 * np.maximum(values[:, 0], 1e-300)
+    # Squared in the covariance: beyond this float64 cannot tell its Cholesky factor from singular.
+    bad = smallest <= 1e-7 * np.maximum(values[:, 0], 1e-300)
     if bad.any():
         worst = int(np.argmax(bad))
         raise ValueError(

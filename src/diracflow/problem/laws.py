@@ -49,7 +49,7 @@ class AbstractLaw(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
         """Independent draws, of shape `shape + (dim,)`."""
-        u = jr.uniform(key, (*shape, self.dim or 1), minval=jnp.finfo(float).tiny)
+        u = jr.uniform(key, (*shape, self.dim or 1), minval=jnp.finfo(jnp.result_type(float)).tiny)
         return jnp.vectorize(self.from_uniform, signature="(d)->(d)")(u)
 
 

@@ -114,7 +114,7 @@ def model(name: str, **arguments: object) -> Model:
 
 
 def _origin(name: str, **arguments: object) -> Origin:
-    return name, json.dumps(arguments)
+    return name, json.dumps(arguments, default=lambda value: value.item())
 
 
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:

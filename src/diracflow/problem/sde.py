@@ -4,6 +4,7 @@ The coefficients are functions of one point. Everything else (batches, derivativ
 is made from them by JAX, so they must be written with `jax.numpy`.
 """
 
+import numbers
 from collections.abc import Callable
 
 import equinox as eqx
@@ -45,7 +46,7 @@ class SDE(eqx.Module):
     def __init__(
         self, drift: Coefficient, diffusion: Coefficient, dim: int, *, origin: Origin | None = None
     ):
-        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+        if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
             raise ValueError(
                 f"`dim` must be a positive integer, the length of a state; got {dim!r}."
             )
@@ -64,7 +65,7 @@ class SDE(eqx.Module):
             )
         self._drift = drift
         self._diffusion = diffusion
-        self.dim = dim
+        self.dim = int(dim)
         self.noise_dim = diffusion_shape[1]
         self.origin = origin
 

@@ -11,7 +11,7 @@ class Record:
     length: float  # in the clock, the square root of time
     error: float  # estimated, in nats
     residual: float  # of the velocity at its start, on the points it was fitted to
-    fresh_residual: float  # of the velocity at its start, on points it has not seen
+    fresh_residual: float  # of the velocity that ended the step before, on this one's points
     rank: float  # directions of the parameters in use
     forcing: float  # root mean square, in nats per unit of clock
     rejected: int  # attempts before it, since the last accepted step

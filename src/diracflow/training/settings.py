@@ -1,6 +1,7 @@
 """What a user may set about a training, and the presets."""
 
 import dataclasses
+import numbers
 from typing import Any
 
 from ..galerkin.collocation import CUBES
@@ -43,35 +44,38 @@ class Settings:
     max_seconds: float = float("inf")
 
     def __post_init__(self) -> None:
-        _whole("layers", self.layers, least=2)
+        self._whole("layers", least=2)
         if self.layers % 2:
             raise ValueError(
                 "`layers` must be even: layers come in pairs that together move every component; "
                 f"got {self.layers}."
             )
-        _whole("hidden", self.hidden, least=1)
-        _whole("samples", self.samples, least=2)
-        _whole("max_steps", self.max_steps, least=1)
+        self._whole("hidden", least=1)
+        self._whole("samples", least=2)
+        self._whole("max_steps", least=1)
         if self.idle_dim is not None:
-            _whole("idle_dim", self.idle_dim, least=1)
-        _between("beta", self.beta, 0, 1)
-        _between("regularisation", self.regularisation, 0, 1)
-        _between("tolerance", self.tolerance, 0, float("inf"))
-        _between("first_time", self.first_time, 0, 1)
-        if not self.max_seconds > 0:
-            raise ValueError(f"`max_seconds` must be positive; got {self.max_seconds}.")
+            self._whole("idle_dim", least=1)
+        self._real("beta", 0, 1)
+        self._real("regularisation", 0, 1)
+        self._real("tolerance", 0, float("inf"))
+        self._real("first_time", 0, 1)
+        if self.max_seconds != float("inf"):
+            self._real("max_seconds", 0, float("inf"))
         _one_of("masks", self.masks, MASKS)
         _one_of("sampling", self.sampling, tuple(CUBES))
 
+    def _whole(self, name: str, *, least: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"`{name}` must be a whole number, at least {least}; got {value!r}.")
+        object.__setattr__(self, name, int(value))
 
-def _whole(name: str, value: int, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number, at least {least}; got {value!r}.")
-
-
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low < value < high:
-        raise ValueError(f"`{name}` must lie strictly between {low} and {high}; got {value!r}.")
+    def _real(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not real or not low < float(value) < high:
+            raise ValueError(f"`{name}` must lie strictly between {low} and {high}; got {value!r}.")
+        object.__setattr__(self, name, float(value))
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -79,6 +83,8 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
 
 
+# Until other layers are there, `accurate` and `paper` are the same: the paper's flow but for the
+# masks, which the paper keeps fixed.
 PRESETS = {
     "quick": Settings(layers=6, samples=2048, tolerance=2e-3, regularisation=1e-7),
     "accurate": Settings(),

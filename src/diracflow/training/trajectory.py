@@ -35,7 +35,9 @@ class Trajectory(eqx.Module):
         clocks, thetas = jnp.asarray(self.clocks, tau.dtype), jnp.asarray(self.thetas, tau.dtype)
         if len(self.first) == 0:
             return thetas[0]
-        clock = jnp.clip(jnp.sqrt(tau), clocks[0], clocks[-1])
+        # Not `clip`, which would halve the derivative at the last knot. Beyond it, by rounding of
+        # the horizon, the last piece goes on.
+        clock = jnp.where(tau > clocks[0] ** 2, jnp.sqrt(tau), clocks[0])
         left = jnp.clip(jnp.searchsorted(clocks, clock, side="right") - 1, 0, len(self.first) - 1)
         gap = clocks[left + 1] - clocks[left]
         u = (clock - clocks[left]) / gap
