@@ -7,7 +7,7 @@ import pytest
 
 import diracflow as df
 from diracflow.galerkin.assembly import Rows, assemble, forcing
-from diracflow.galerkin.collocation import CUBES, Draws, draw
+from diracflow.galerkin.collocation import CUBES, draw
 from diracflow.galerkin.solve import relative_residual, solve
 from diracflow.galerkin.velocity import velocity
 from diracflow.training.build import build_ansatz
@@ -100,11 +100,19 @@ def test_rank_deficient_problems_are_solved(getkey):
     assert abs(solution.rank - 7) < 3
 
 
-def test_residual_is_one_for_no_velocity_and_zero_for_no_forcing(getkey):
+def test_residual_is_one_for_no_velocity(getkey):
     rows = random_rows(getkey(), 50, 5, 5)
     np.testing.assert_allclose(relative_residual(rows, jnp.zeros(5)), 1.0)
-    still = Rows(rows.jacobian, jnp.zeros(50))
-    assert relative_residual(still, jnp.zeros(5)) == 0
+
+
+def test_nothing_is_left_to_explain_where_the_source_is_exact(getkey):
+    model = df.models.brownian(2)
+    ansatz = start_of(model)
+    draws = draw(CUBES["sobol"], getkey(), model.starts, 2, 128)
+    still = jnp.zeros_like(ansatz.theta)
+    found = velocity(ansatz, ansatz.theta, jnp.array(0.5), draws, jnp.array(1e-8), still)
+    assert found.forcing < 1e-12
+    assert found.residual == found.fresh_residual == 0
 
 
 def test_in_sample_residual_flatters(getkey):
@@ -147,4 +155,3 @@ def test_assembly_is_deterministic(getkey):
     first, second = (run(ansatz, ansatz.theta, jnp.array(0.2), draws) for _ in range(2))
     np.testing.assert_array_equal(first.jacobian, second.jacobian)
     np.testing.assert_array_equal(first.forcing, second.forcing)
-    assert isinstance(draws, Draws)

@@ -13,6 +13,10 @@ from .assembly import assemble
 from .collocation import Draws
 from .solve import relative_residual, solve
 
+# Forcing below this, in nats per unit of clock, is rounding: the source is exact and no velocity
+# has anything to explain.
+_ROUNDING = 1e-8
+
 
 class Velocity(eqx.Module):
     r"""$d\theta/dc$ at one time, and what is known of its quality."""
@@ -42,11 +46,13 @@ def velocity(
     rows = assemble(ansatz, theta, clock**2, draws)
     per_tau = 2 * clock
     solution = solve(rows, regularisation)
+    forcing = per_tau * jnp.sqrt(jnp.mean(rows.forcing**2))
+    explained = forcing < _ROUNDING
     return Velocity(
         theta_dot=per_tau * solution.theta_dot,
         gram=solution.gram,
-        residual=solution.residual,
-        fresh_residual=relative_residual(rows, candidate / per_tau),
+        residual=jnp.where(explained, 0.0, solution.residual),
+        fresh_residual=jnp.where(explained, 0.0, relative_residual(rows, candidate / per_tau)),
         rank=solution.rank,
-        forcing=per_tau * jnp.sqrt(jnp.mean(rows.forcing**2)),
+        forcing=forcing,
     )
