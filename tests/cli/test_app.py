@@ -31,7 +31,7 @@ def test_run_leaves_model_report_and_figures(ran):
     report = json.loads((out / "report.json").read_text())
     assert report["status"] == "STEP_LIMIT"
     assert len(report["errors"]) == 16
-    assert "source alone" in result.stdout
+    assert "(source)" in result.stdout
     assert "max_steps" in result.stderr
 
 
@@ -56,6 +56,9 @@ MISTAKES = {
     "unknown setting": (["run", "benes", "--set", "layerz=4"], "Unknown setting 'layerz'"),
     "malformed setting": (["run", "benes", "--set", "layers"], "name=value"),
     "odd layers": (["run", "benes", "--set", "layers=3"], "must be even"),
+    "idle dim": (["run", "benes", "--set", "idle_dim=5"], "idle_dim=5"),
+    "no starts": (["run", "benes", "--starts", "0"], "at least 1"),
+    "out is a file": (["run", "benes", "--out", sys.executable], "File exists"),
     "absent file": (["info", "nowhere.dflow"], "No model file at nowhere.dflow"),
     "unknown command": (["fly"], "No such command"),
 }

@@ -26,7 +26,7 @@ def test_quadrature_against_closed_forms():
     # Smooth integrands: the sum is exact to rounding and tails beyond seven widths.
     np.testing.assert_allclose(found.squared_l2, [[squared]], rtol=1e-8)
     np.testing.assert_allclose(found.kl, [[kl]], rtol=1e-6)
-    # |p - rho| has a kink on a circle: second order in a spacing of an eighth of the width.
+    # |p - rho| has a kink on a circle: second order in a spacing of a sixth of the width.
     np.testing.assert_allclose(found.total_variation, [[tv]], rtol=5e-3)
 
 
@@ -71,10 +71,22 @@ def test_bootstrap_covers_the_mean_and_narrows():
         np.testing.assert_allclose((high - low) / 2, 1.96 / np.sqrt(n), rtol=0.4)
 
 
+@pytest.mark.parametrize("level, rate", [(0.0, 50.0), (200.0, 1.0)])
+def test_grids_that_cannot_resolve_are_not_trusted(level, rate):
+    # Beside a wide or distant source, the exact density falls between the points of a grid.
+    model = df.models.ornstein_uhlenbeck(2, rate=rate, level=level)
+    source = df.SourceDensity(df.EulerSource(model.sde))
+    found = df.errors(source, model.exact, [1.0], np.full((1, 2), 1.0), samples=8192)
+    assert found.squared_l2_stderr > 0, "by sampling"
+    # No sample of either lies where the other has mass.
+    np.testing.assert_allclose(found.total_variation, 1.0, atol=1e-6)
+
+
 @pytest.mark.parametrize("dim", [1, 4])
 def test_other_dimensions(dim, getkey):
     model = df.models.ornstein_uhlenbeck(dim)
     source = df.SourceDensity(df.EulerSource(model.sde))
     found = df.errors(source, model.exact, [0.01, 0.02], np.zeros((3, dim)), key=getkey())
     assert found.squared_l2.shape == (2, 3)
-    assert np.all((found.squared_l2 > 0) & (found.squared_l2 < 1e-2))
+    # The log-density of an Euler step errs by order t for unit rates, so its square by order t^2.
+    assert np.all((found.squared_l2 > 0) & (found.squared_l2 < dim * 0.02**2))

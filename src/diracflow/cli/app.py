@@ -68,7 +68,7 @@ def main() -> None:
     """Entry point: user's mistakes become one line and exit code 2."""
     try:
         app()
-    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         _fail(str(error), 2)
     except RuntimeError as error:
         _fail(str(error), 1)

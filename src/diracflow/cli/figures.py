@@ -57,7 +57,8 @@ def mixture_figure(
     low, high = cloud.min(axis=0), cloud.max(axis=0)
     half, middle = 0.55 * (high - low).max(), (high + low) / 2
     box = np.stack([middle - half, middle + half], axis=-1)
-    return view.comparison([(f"mixture start, $t={t:g}$", box, true.prob, learned.prob)])
+    row = (f"mixture start, $t={t:g}$", box, true.prob, learned.prob)
+    return view.comparison([row], grid=81)  # every pixel is a mean over all draws
 
 
 def mixture_draws(count: int) -> np.ndarray:

@@ -33,9 +33,19 @@ class Study(NamedTuple):
             "squared_l2_high": float(high),
             "squared_l2_max": float(self.learned.squared_l2[i].max()),
             "source_squared_l2": float(self.source.squared_l2[i].mean()),
+            "squared_l2_stderr": _of_mean(self.learned.squared_l2_stderr[i]),
             "kl": float(self.learned.kl[i].mean()),
+            "kl_stderr": _of_mean(self.learned.kl_stderr[i]),
+            "source_kl": float(self.source.kl[i].mean()),
             "total_variation": float(self.learned.total_variation[i].mean()),
+            "total_variation_stderr": _of_mean(self.learned.total_variation_stderr[i]),
+            "source_total_variation": float(self.source.total_variation[i].mean()),
         }
+
+
+def _of_mean(stderrs: np.ndarray) -> float:
+    """Standard error of a mean of independent estimates."""
+    return float(np.sqrt(np.sum(stderrs**2)) / len(stderrs))
 
 
 def study(

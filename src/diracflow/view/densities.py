@@ -53,13 +53,13 @@ def section(
     return comparison([(f"{zeros}, $t={t:g}$", box, cut(exact), cut(density))])
 
 
-def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]]) -> Figure:
+def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GRID) -> Figure:
     """Rows of exact, learned, absolute error; each row has a label, a box and two functions."""
     with style():
         figure = new_figure(9.6, 2.9 * len(rows))
         axes = figure.subplots(len(rows), 3, squeeze=False)
         for line, (label, box, exact, learned) in zip(axes, rows, strict=True):
-            x = _plane(box)
+            x = _plane(box, grid)
             truth, found = np.asarray(exact(x)), np.asarray(learned(x))
             _heat(line[0], f"{label}\nexact", truth, box, DENSITY_MAP, truth.max())
             _heat(line[1], "learned", found, box, DENSITY_MAP, truth.max())
@@ -152,8 +152,8 @@ def _box(exact: AbstractTransitionDensity, t: float, x0: np.ndarray) -> np.ndarr
     return np.stack([middle - half, middle + half], axis=-1)
 
 
-def _plane(box: np.ndarray) -> np.ndarray:
-    axes = [np.linspace(low, high, _GRID) for low, high in box]
+def _plane(box: np.ndarray, grid: int) -> np.ndarray:
+    axes = [np.linspace(low, high, grid) for low, high in box]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
 
 

@@ -40,7 +40,9 @@ def training_history(density: TransitionDensity) -> Figure:
         figure = new_figure(9.0, 2.8)
         residuals, steps, ranks = figure.subplots(1, 3)
         residuals.loglog(times, [r.residual for r in history], label="in sample", color=SOURCE)
-        residuals.loglog(times, [r.fresh_residual for r in history], label="fresh", color=LEARNED)
+        # The first step has no velocity before it to judge.
+        fresh = [r.fresh_residual for r in history[1:]]
+        residuals.loglog(times[1:], fresh, label="fresh", color=LEARNED)
         residuals.set(title="relative residual of the velocity", xlabel="time $t$")
         residuals.legend()
         steps.loglog(times, [record.length for record in history], color=LEARNED)

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-LEARNED, EXACT, SOURCE = "#0072b2", "#000000", "#d55e00"
+LEARNED, SOURCE = "#0072b2", "#d55e00"
 DENSITY_MAP, ERROR_MAP = "viridis", "magma"
 
 _RC: Any = {
