@@ -58,8 +58,10 @@ def test_users_sde_is_passed_again_and_compared(own, tmp_path):
     np.testing.assert_array_equal(again.log_prob(X0, 0.01, X0), own.log_prob(X0, 0.01, X0))
     with pytest.raises(df.ModelFileError, match="Pass it"):
         df.load(path)
-    with pytest.raises(df.ModelFileError, match="another SDE: `drift` differs"):
+    with pytest.raises(df.ModelFileError, match=r"another SDE: at t=.*its `drift` was"):
         df.load(path, sde=own_sde(1.1))
+    with pytest.raises(ValueError, match="must be a `diracflow.SDE`; got Model"):
+        df.load(path, sde=df.models.brownian(2))
     with pytest.raises(df.ModelFileError, match="2 components and 2 noise columns; got 3"):
         df.load(path, sde=df.models.brownian(3).sde)
 
@@ -101,6 +103,11 @@ def test_newer_formats_are_refused(saved, monkeypatch):
     monkeypatch.setattr("diracflow.density.files.FORMAT", 0)
     with pytest.raises(df.ModelFileError, match="format 1.*Upgrade"):
         df.load(saved)
+
+
+def test_files_are_as_readable_as_others(saved, tmp_path):
+    (tmp_path / "other").write_text("")
+    assert saved.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_a_failed_write_keeps_the_old_file(trained, saved, monkeypatch):

@@ -61,11 +61,13 @@ def load(path: str | os.PathLike, sde: SDE | None = None) -> TransitionDensity:
     - `sde`: the equation, unless it is a built-in model's. It must be the one the density was
         learned for; its coefficients are compared with stored values.
     """
+    if sde is not None and not isinstance(sde, SDE):
+        raise ValueError(f"`sde` must be a `diracflow.SDE`; got {type(sde).__name__}.")
     header, arrays = _read(pathlib.Path(path))
     try:
         return _restored(header, arrays, sde, str(path))
-    except (KeyError, TypeError, IndexError) as error:
-        raise ModelFileError(f"{path}: the header lacks or garbles {error}.") from error
+    except KeyError as error:
+        raise ModelFileError(f"{path}: the header lacks {error}.") from error
 
 
 def read_header(path: str | os.PathLike) -> dict[str, Any]:
@@ -158,11 +160,14 @@ def _compare_probes(
         found = _coefficients(sde, jnp.asarray(arrays["probe_t"]), jnp.asarray(arrays["probe_x"]))
     for name, values in found.items():
         # An SDE that holds its constants in float32 agrees to single precision only.
-        if not np.allclose(values, arrays[name], rtol=1e-5, atol=1e-6):
+        close = np.isclose(values, arrays[name], rtol=1e-5, atol=1e-6)
+        if not close.all():
+            worst = int(np.argmin(close.reshape(len(close), -1).all(axis=1)))
             raise ModelFileError(
-                f"{path} was learned for another SDE: `{name.removeprefix('probe_')}` differs at "
-                f"x={arrays['probe_x'][0].tolist()} and other stored points. Pass the SDE that "
-                "was learned."
+                f"{path} was learned for another SDE: at t={arrays['probe_t'][worst]:g}, "
+                f"x={arrays['probe_x'][worst].tolist()} its `{name.removeprefix('probe_')}` was "
+                f"{arrays[name][worst].tolist()}; that of the SDE given is "
+                f"{values[worst].tolist()}. Pass the SDE that was learned."
             )
 
 
@@ -213,10 +218,17 @@ def _write_atomically(path: pathlib.Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # temporary files are made private
         os.replace(temporary, path)
     except BaseException:
         pathlib.Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 # JSON has no infinity.
