@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..galerkin.collocation import sobol
+from ..problem.laws import AbstractLaw
 from ..problem.transition import AbstractTransitionDensity, log_probs
 
 # Pairs of query point and draw evaluated at once.
@@ -45,29 +47,43 @@ class Propagated(eqx.Module):
 
 
 def propagate(
-    density: AbstractTransitionDensity, draws: Float[ArrayLike, "n d"], t: float
+    density: AbstractTransitionDensity,
+    law_or_draws: AbstractLaw | Float[ArrayLike, "n d"],
+    t: float,
+    *,
+    draws: int = 4096,
 ) -> Propagated:
-    r"""Solve the Fokker--Planck equation from a law known by samples.
+    r"""Solve the Fokker--Planck equation from an initial law $p_0$.
 
     **Arguments:**
 
     - `density`: a transition density, learned or exact.
-    - `draws`: independent samples of the initial law $p_0$, one a row.
+    - `law_or_draws`: the law, such as `diracflow.Normal(0.0, 1.0)`, or independent samples of it,
+        one a row.
     - `t`: time since the start, within the density's horizon.
+    - `draws`: how many quasi-random draws stand for a law.
 
     **Returns:**
 
-    The law at time `t`, with `log_prob(x)`, `prob(x)` and `sample(key, shape)`.
+    The law at time `t`, with `log_prob(x)`, `prob(x)` and `sample(key, shape)`. The transition
+    density must be wide compared with the distance between draws, or single draws show.
     """
-    array = jnp.asarray(draws, jnp.result_type(float))
+    if isinstance(law_or_draws, AbstractLaw):
+        array = _spread(law_or_draws.expand(density.dim), density.dim, draws)
+    else:
+        array = jnp.asarray(law_or_draws, jnp.result_type(float))
     if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
-        raise ValueError(
-            f"`draws` must have shape (n, {density.dim}) with n > 0; got {array.shape}."
-        )
+        raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
     if jnp.ndim(t) != 0:
         raise ValueError(f"`t` must be one time; got shape {jnp.shape(t)}.")
     time, array = density._checked(t, draws=array)
     return Propagated(density, array, time)
+
+
+def _spread(law: AbstractLaw, dim: int, count: int) -> Float[Array, "n d"]:
+    if count < 1:
+        raise ValueError(f"`draws` must be at least 1; got {count}.")
+    return jax.vmap(law.from_uniform)(jnp.asarray(sobol(jr.key(0), count, dim)))
 
 
 @eqx.filter_jit
