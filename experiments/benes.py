@@ -21,7 +21,7 @@ def mixture_error(folder: Path) -> float:
     """Relative squared L2 error of the mixture start at t = 3, both sides with the same draws."""
     density, exact = df.load(folder / "model.dflow"), df.models.benes().exact
     draws = mixture_draws(1750)
-    axis = np.linspace(-12, 12, 161)
+    axis = np.linspace(-14, 14, 65)
     x = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
     learned, true = (np.asarray(df.propagate(d, draws, 3.0).prob(x)) for d in (density, exact))
     return float(np.sum((learned - true) ** 2) / np.sum(true**2))

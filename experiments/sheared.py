@@ -18,8 +18,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--masks", choices=("permuted", "fixed"), default="permuted")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-seconds", type=float, default=float("inf"))
+    parser.add_argument("--max-seconds", type=float, default=None)
     options = parser.parse_args()
-    changes = {"masks": options.masks, "max_seconds": options.max_seconds}
+    changes: dict = {"masks": options.masks}
+    if options.max_seconds is not None:
+        changes["max_seconds"] = options.max_seconds
     folder = "sheared_paper" if options.masks == "permuted" else "sheared_fixed"
     run_model("sheared", "paper", Path("runs") / folder, options.seed, 1000, changes)

@@ -15,6 +15,8 @@ PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "diracflow"
 def imported_names(path):
     depth = len(path.relative_to(PACKAGE).parts)  # dots that lead out of the room
     for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("diracflow"):
+            yield node.module.split(".")[1]
         if isinstance(node, ast.ImportFrom) and node.level == depth:
             yield (node.module or "").split(".")[0]
             yield from (alias.name for alias in node.names)
