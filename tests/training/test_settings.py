@@ -36,7 +36,7 @@ def test_unknown_preset_lists_the_known():
 def test_paper_preset_is_the_papers():
     paper = PRESETS["paper"]
     assert (paper.layers, paper.hidden) == (10, 4)
-    assert paper.masks == "permuted"  # a documented departure; "fixed" is the paper's
+    assert paper.masks == "fixed"
 
 
 def test_numpy_numbers_become_plain_ones():
