@@ -16,7 +16,7 @@ from .problem.sde import SDE
 from .training.build import build_ansatz
 from .training.loop import TimeLoop
 from .training.progress import Progress, progress_for
-from .training.settings import settings_for
+from .training.settings import sampled, settings_for, sized
 from .training.status import Status
 
 
@@ -74,11 +74,12 @@ def learn(
         raise ValueError(
             f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
         )
-    starts, key = starts.expand(sde.dim), _typed(key)
+    starts, key, chosen = starts.expand(sde.dim), _typed(key), sized(chosen, sde.dim)
     with jax.enable_x64(True):
         check_coefficients(sde, starts, start_time, horizon)
         flow_key, draw_key = jr.split(key)
-        ansatz = build_ansatz(sde, start_time, chosen, flow_key)
+        ansatz = build_ansatz(sde, starts, start_time, chosen, flow_key)
+        chosen = sampled(chosen, len(ansatz.theta))
         loop = TimeLoop(ansatz, starts, horizon, chosen, draw_key)
         make_progress = progress if callable(progress) else lambda h: progress_for(h, progress)
         with make_progress(horizon) as display:

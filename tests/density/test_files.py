@@ -101,7 +101,7 @@ def test_foreign_files_are_refused(tmp_path):
 
 def test_newer_formats_are_refused(saved, monkeypatch):
     monkeypatch.setattr("diracflow.density.files.FORMAT", 0)
-    with pytest.raises(df.ModelFileError, match="format 1.*Upgrade"):
+    with pytest.raises(df.ModelFileError, match="format 2.*Upgrade"):
         df.load(saved)
 
 

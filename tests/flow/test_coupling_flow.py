@@ -11,27 +11,36 @@ import pytest
 
 import diracflow as df
 from diracflow.training.build import build_ansatz, orders
-from diracflow.training.settings import Settings
+from diracflow.training.settings import settings_for, sized
 
 
-def ansatz(dim, **settings):
+def settings(dim, preset, **changes):
+    return sized(settings_for(preset, **changes), dim)
+
+
+def ansatz(dim, preset, **changes):
     model = df.models.ornstein_uhlenbeck(dim)
-    return build_ansatz(model.sde, 0.0, Settings(**settings), jr.key(1))
+    return build_ansatz(model.sde, model.starts, 0.0, settings(dim, preset, **changes), jr.key(1))
 
 
 FLOWS = {
-    "2d": ansatz(2),
-    "2d-two-layers": ansatz(2, layers=2, hidden=3, beta=0.5),
-    "3d-permuted": ansatz(3, layers=4, idle_dim=1),
-    "6d-fixed": ansatz(6, layers=4, masks="fixed"),
-    "6d-permuted": ansatz(6, layers=6, masks="permuted"),
+    "affine-2d": ansatz(2, "paper"),
+    "affine-2d-two-layers": ansatz(2, "paper", layers=2, hidden=3, beta=0.5),
+    "affine-3d-permuted": ansatz(3, "paper", layers=4, idle_dim=1, masks="permuted"),
+    "affine-6d-fixed": ansatz(6, "paper", layers=4),
+    "affine-6d-permuted": ansatz(6, "paper", layers=6, masks="permuted"),
+    "monotone-1d": ansatz(1, "accurate"),
+    "monotone-2d": ansatz(2, "accurate"),
+    "monotone-2d-one-bump": ansatz(2, "accurate", layers=2, hidden=3, bumps=1, beta=0.5),
+    "monotone-3d": ansatz(3, "accurate", idle_dim=2),
+    "monotone-6d": ansatz(6, "accurate"),
 }
 each_flow = pytest.mark.parametrize("start", FLOWS.values(), ids=FLOWS)
 
 
 def moved(start, key):
     """The flow away from the identity."""
-    return start.at(start.theta + 0.3 * jr.normal(key, start.theta.shape)).flow
+    return start.at(start.theta + 0.1 * jr.normal(key, start.theta.shape)).flow
 
 
 @each_flow
@@ -48,7 +57,7 @@ def test_round_trip(start, getkey):
     x, x0 = jr.normal(getkey(), (2, dim))
     z, _ = flow.to_source(x, x0)
     assert np.max(np.abs(z - x)) > 1e-3
-    # Each layer divides by a scale of at least 1 - beta; rounding may grow a little.
+    # Layers divide by slopes of 1 - beta or more and by mixing matrices; rounding grows a little.
     np.testing.assert_allclose(flow.from_source(z, x0), x, rtol=1e-10, atol=1e-10)
 
 
@@ -63,7 +72,7 @@ def test_log_determinant_is_that_of_the_jacobian(start, getkey):
 
 @each_flow
 def test_gradient_reaches_every_parameter(start, getkey):
-    base = start.at(start.theta + 0.3 * jr.normal(getkey(), start.theta.shape))
+    base = start.at(start.theta + 0.1 * jr.normal(getkey(), start.theta.shape))
     x, x0 = jr.normal(getkey(), (2, start.source.sde.dim))
     tau = jnp.array(0.5)
     gradient = jax.grad(lambda theta: base.at(theta).log_prob(x, tau, x0))(base.theta)
@@ -87,28 +96,29 @@ def test_parameters_round_trip(start, getkey):
 
 
 def test_scale_stays_within_its_bounds(getkey):
-    layer = moved(FLOWS["2d"], getkey()).pairs.first
+    layer = moved(FLOWS["affine-2d"], getkey()).blocks.first.layer
     layer = jax.tree.map(lambda leaf: 50 * leaf[0] if eqx.is_array(leaf) else leaf, layer)
     scale, _ = layer._coefficients(jr.normal(getkey(), (1,)), jr.normal(getkey(), (2,)))
     assert np.all((scale >= 1 - layer.beta) & (scale <= 1 + layer.beta))
 
 
 @each_flow
-def test_each_pair_moves_every_component(start, getkey):
+def test_each_block_moves_every_component(start, getkey):
     flow, dim = moved(start, getkey()), start.source.sde.dim
     x, x0 = jr.normal(getkey(), (2, dim))
-    for index in range(len(flow.pairs.order)):
-        pair = jax.tree.map(
-            lambda leaf, i=index: leaf[i] if eqx.is_array(leaf) else leaf, flow.pairs
+    for index in range(len(jax.tree.leaves(flow.blocks)[0])):
+        block = jax.tree.map(
+            lambda leaf, i=index: leaf[i] if eqx.is_array(leaf) else leaf, flow.blocks
         )
-        assert np.all(np.abs(pair.to_source(x, x0)[0] - x) > 1e-6)
+        assert np.all(np.abs(block.to_source(x, x0)[0] - x) > 1e-6)
 
 
 @pytest.mark.parametrize(
-    "dim, layers", [(2, 10), (3, 4), (3, 6), (4, 10), (6, 6), (6, 10), (8, 10), (20, 10)]
+    "dim, layers",
+    [(2, 10), (3, 4), (4, 10), (6, 10), (20, 10)] + [(d, None) for d in (2, 3, 4, 6, 8, 10, 16)],
 )
 def test_permuted_masks_separate_all_components(dim, layers):
-    table = np.asarray(orders(dim, Settings(layers=layers, masks="permuted")))
+    table = np.asarray(orders(dim, settings(dim, "accurate", layers=layers)))
     side = np.argsort(table, axis=1) < dim // 2
     apart = np.any(side[:, :, None] != side[:, None, :], axis=0)
     assert np.all(apart | np.eye(dim, dtype=bool))
@@ -118,27 +128,30 @@ def test_permuted_masks_separate_all_components(dim, layers):
 @pytest.mark.parametrize("masks", ["fixed", "permuted"])
 def test_no_component_is_moved_twice_in_a_row(dim, masks):
     # As sets: two layers in a row that move the same components would be one affine layer.
-    table = np.asarray(orders(dim, Settings(masks=masks)))
+    table = np.asarray(orders(dim, settings(dim, "paper", masks=masks)))
     half = dim // 2
     moves = [side for order in table for side in (set(order[half:]), set(order[:half]))]
     assert all(now != before for before, now in itertools.pairwise(moves))
 
 
 def test_in_two_dimensions_the_masks_are_the_papers():
-    fixed, permuted = (orders(2, Settings(masks=masks)) for masks in ("fixed", "permuted"))
+    fixed, permuted = (
+        orders(2, settings(2, "paper", masks=masks)) for masks in ("fixed", "permuted")
+    )
     np.testing.assert_array_equal(fixed, permuted)
 
 
-def test_layers_are_scanned_not_unrolled():
+@pytest.mark.parametrize("preset", ["accurate", "paper"])
+def test_layers_are_scanned_not_unrolled(preset):
     # The program of a longer flow must not be longer: compile time does not grow with the layers.
     sizes = []
     for layers in (2, 20):
-        flow = ansatz(2, layers=layers).flow
+        flow = ansatz(2, preset, layers=layers).flow
         jaxpr = jax.make_jaxpr(lambda x, f=flow: f.to_source(x, x))(jnp.zeros(2))
         sizes.append(str(jaxpr).count("dot_general"))
     assert sizes[0] == sizes[1]
 
 
-def test_one_dimension_has_no_idle_part():
+def test_affine_layers_need_idle_components():
     with pytest.raises(ValueError, match=r"idle.*dim=1.*one dimension"):
-        ansatz(1)
+        ansatz(1, "paper")

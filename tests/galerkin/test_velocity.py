@@ -6,74 +6,125 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.assembly import Rows, assemble, forcing
-from diracflow.galerkin.collocation import CUBES, draw
-from diracflow.galerkin.solve import relative_residual, solve
-from diracflow.galerkin.velocity import velocity
+from diracflow.galerkin.assembly import Rows, assemble, log_density, per_point
+from diracflow.galerkin.assembly import forcing as forcing_of
+from diracflow.galerkin.collocation import CUBES, draw, place
+from diracflow.galerkin.solve import gram_matrix, normal_equations, relative_residual
+from diracflow.galerkin.velocity import implicit_velocity, survey, velocity
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import Settings
+from diracflow.training.settings import settings_for, sized
 
-SETTINGS = Settings(layers=4, hidden=3)
+BOTH = pytest.mark.parametrize("preset", ["accurate", "paper"])
 
 
-def start_of(model, start_time=0.0):
-    return build_ansatz(model.sde, start_time, SETTINGS, jr.key(5))
+def start_of(model, preset="accurate", start_time=0.0):
+    settings = sized(settings_for(preset, layers=4, hidden=3), model.sde.dim)
+    return build_ansatz(model.sde, model.starts, start_time, settings, jr.key(5))
 
 
 def moved(ansatz, key):
     return ansatz.at(ansatz.theta + 0.2 * jr.normal(key, ansatz.theta.shape))
 
 
-@pytest.mark.parametrize("tau", [1e-6, 1e-2, 1.0])
-def test_forcing_vanishes_for_brownian_motion(tau, getkey):
-    # The source is exact. Terms of size 1/tau cancel, each with a relative error of 1e-16, and
-    # distances of sqrt(tau) are differences of numbers of order one.
-    ansatz = start_of(df.models.brownian(3))
-    x0, noise = jr.normal(getkey(), (2, 3))
-    x = ansatz.from_noise(noise, jnp.array(tau), x0)
-    f = forcing(ansatz, x, jnp.array(tau), x0)
-    assert abs(f) < 1e-13 * (1 + tau**-1.5)
+def points_of(ansatz, model, key, n, clock=0.5, cube="sobol"):
+    draws = draw(CUBES[cube], key, model.starts, model.sde.dim, n)
+    return place(ansatz, ansatz.theta, jnp.array(clock), draws)
 
 
-def test_forcing_is_the_defect_of_the_density(getkey):
-    # An OU source is not exact: compare with the rate of the exact density's own equation.
-    model = df.models.ornstein_uhlenbeck(2)
-    ansatz = moved(start_of(model), getkey())
-    x, x0 = jr.normal(getkey(), (2, 2))
-    tau, step = jnp.array(0.4), 1e-5
-    ends = [ansatz.log_prob(x, tau + s, x0) for s in (step, -step)]
-    rate = df.log_density_rate(model.sde, lambda y: ansatz.log_prob(y, tau, x0), tau, x)
-    expected = rate - (ends[0] - ends[1]) / (2 * step)
-    # Central differences with step 1e-5: error of order 1e-10 times a third derivative.
-    np.testing.assert_allclose(forcing(ansatz, x, tau, x0), expected, rtol=1e-6, atol=1e-7)
-
-
-def test_jacobian_and_forcing_have_mean_zero_under_the_density(getkey):
-    # E[grad_theta log P] = 0 and E[f] = 0 because mass is conserved; before centring.
-    from diracflow.galerkin.assembly import row
-
-    model = df.models.benes()
-    ansatz, n = moved(start_of(model), getkey()), 4096
-    draws = draw(CUBES["montecarlo"], getkey(), model.starts, 2, n)
-    jacobian, f = jax.vmap(lambda x0, e: row(ansatz, ansatz.theta, jnp.array(0.5), x0, e))(
-        draws.x0, draws.noise
+def velocity_of(ansatz, points, regularisation, candidate=None, clock=0.5):
+    still = jnp.zeros_like(ansatz.theta)
+    candidates = (still if candidate is None else candidate)[None]
+    return velocity(
+        *(ansatz, ansatz.theta, jnp.array(clock), points),
+        *(jnp.array(regularisation), still, candidates),
     )
-    for values in (jacobian, f[:, None]):
+
+
+@eqx.filter_jit
+def forcing_at(ansatz, noise, clock, x0):
+    return ansatz.forcing(ansatz.place(noise, clock, x0), clock, x0)
+
+
+@eqx.filter_jit
+def defect(ansatz, noise, clock, x0):
+    """Fokker-Planck rate minus time derivative of the log-density, by central differences."""
+    tau, step = clock**2, 1e-5
+    x = ansatz.from_noise(noise, tau, x0)
+    ends = [ansatz.log_prob(x, tau + s, x0) for s in (step, -step)]
+    rate = df.log_density_rate(ansatz.source.sde, lambda y: ansatz.log_prob(y, tau, x0), tau, x)
+    return 2 * clock * (rate - (ends[0] - ends[1]) / (2 * step))
+
+
+@BOTH
+@pytest.mark.parametrize("clock", [1e-3, 1e-1, 1.0])
+def test_forcing_vanishes_for_brownian_motion(preset, clock, getkey):
+    # The source is exact. In raw coordinates terms of size 1/tau cancel, and distances of
+    # sqrt(tau) are differences of numbers of order one. In standardised ones nothing does; only
+    # K and S, of size 1/clock, are rounded.
+    ansatz = start_of(df.models.brownian(3), preset)
+    x0, noise = jr.normal(getkey(), (2, 3))
+    f = forcing_at(ansatz, noise, jnp.array(clock), x0)
+    assert abs(f) < (1e-14 / clock if preset == "accurate" else 1e-13 * (1 + clock**-2))
+
+
+@BOTH
+@pytest.mark.parametrize("model", [df.models.ornstein_uhlenbeck(2), df.models.sheared(4)])
+def test_forcing_is_the_defect_of_the_density(preset, model, getkey):
+    # Neither source is exact. The defect of log P in the state and in time, whatever the
+    # coordinates of the flow.
+    ansatz, dim = moved(start_of(model, preset), getkey()), model.sde.dim
+    noise, x0 = jr.normal(getkey(), (2, dim))
+    point = (ansatz, noise, jnp.array(0.6), x0)
+    # Central differences with step 1e-5: error of order 1e-10 times a third derivative.
+    np.testing.assert_allclose(forcing_at(*point), defect(*point), rtol=1e-6, atol=1e-6)
+
+
+@BOTH
+def test_jacobian_and_forcing_have_mean_zero_under_the_density(preset, getkey):
+    # E[grad_theta log P] = 0 and E[f] = 0 because mass is conserved; before centring.
+    model, n = df.models.benes(), 4096
+    ansatz = moved(start_of(model, preset), getkey())
+    points = points_of(ansatz, model, getkey(), n, cube="montecarlo")
+    for function in (jax.grad(log_density), forcing_of):
+        run = eqx.filter_jit(per_point)
+        values = run(ansatz, function, ansatz.theta, jnp.array(0.5), points).reshape(n, -1)
         standard_error = values.std(axis=0) / np.sqrt(n)
         # Hundreds of means at six standard errors each.
         assert np.all(np.abs(values.mean(axis=0)) < 6 * standard_error + 1e-12)
 
 
-def test_start_time_shifts_the_coefficients(getkey):
+@BOTH
+def test_start_time_shifts_the_coefficients(preset, getkey):
     # Seen from s, the SDE with coefficients b(t, x) is the one with b(s + t, x) seen from 0.
     late = df.SDE(lambda t, x: jnp.sin(t) * x, lambda t, x: (1 + t) * jnp.eye(2), 2)
     shifted = df.SDE(lambda t, x: jnp.sin(t + 2) * x, lambda t, x: (3 + t) * jnp.eye(2), 2)
-    x, x0 = jr.normal(getkey(), (2, 2))
+    y, x0 = jr.normal(getkey(), (2, 2))
+    settings = sized(settings_for(preset), 2)
+    law = df.Normal(0.0, 1.0).expand(2)
     values = [
-        forcing(build_ansatz(sde, s, SETTINGS, jr.key(5)), x, jnp.array(0.3), x0)
+        forcing_at(build_ansatz(sde, law, s, settings, jr.key(5)), y, jnp.array(0.5), x0)
         for sde, s in ((late, 2.0), (shifted, 0.0))
     ]
     np.testing.assert_allclose(values[0], values[1], rtol=1e-12)
+
+
+def test_implicit_start_solves_the_equation_of_first_order(getkey):
+    # For dX = -a X dt + dW the density in standardised coordinates is, to first order in the clock
+    # squared, N(0, I) with a linear change of variables: the start must leave hardly any residual,
+    # and agree with the velocity found at its end.
+    model = df.models.ornstein_uhlenbeck(2)
+    ansatz, clock = start_of(model), jnp.array(0.02)
+    points = points_of(ansatz, model, getkey(), 1024, clock)
+    start = implicit_velocity(ansatz, ansatz.theta, clock, points, jnp.array(1e-8))
+    assert start.residual < 1e-6
+    end = ansatz.at(ansatz.theta + clock * start.theta_dot)
+    later = velocity_of(end, points, 1e-8, start.theta_dot, clock)
+    assert later.fresh_residuals[0] < 1e-4
+
+
+def test_gram_matrix_is_the_product(getkey):
+    jacobian = jr.normal(getkey(), (50, 11))
+    np.testing.assert_allclose(gram_matrix(jacobian), jacobian.T @ jacobian, rtol=1e-12)
 
 
 def random_rows(key, n, m, rank):
@@ -83,7 +134,7 @@ def random_rows(key, n, m, rank):
 
 def test_solution_is_least_squares_where_it_is_determined(getkey):
     rows = random_rows(getkey(), 200, 20, 20)
-    found = solve(rows, jnp.array(1e-14)).theta_dot
+    found = normal_equations(rows).solve(jnp.array(1e-14), jnp.zeros(20))
     expected = np.linalg.lstsq(rows.jacobian, rows.forcing, rcond=None)[0]
     # Normal equations in float64 with a condition number near 1e3.
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
@@ -91,13 +142,14 @@ def test_solution_is_least_squares_where_it_is_determined(getkey):
 
 def test_rank_deficient_problems_are_solved(getkey):
     rows = random_rows(getkey(), 200, 30, 7)
-    solution = solve(rows, jnp.array(1e-10))
+    normal, regularisation = normal_equations(rows), jnp.array(1e-10)
+    theta_dot = normal.solve(regularisation, jnp.zeros(30))
     best = np.linalg.lstsq(rows.jacobian, rows.forcing, rcond=1e-8)[0]
     np.testing.assert_allclose(
-        rows.jacobian @ solution.theta_dot, rows.jacobian @ best, rtol=1e-5, atol=1e-6
+        rows.jacobian @ theta_dot, rows.jacobian @ best, rtol=1e-5, atol=1e-6
     )
     # Sixteen random signs leave a standard error below sqrt(7 / 8).
-    assert abs(solution.rank - 7) < 3
+    assert abs(normal.rank(regularisation) - 7) < 3
 
 
 def test_residual_is_one_for_no_velocity(getkey):
@@ -105,31 +157,46 @@ def test_residual_is_one_for_no_velocity(getkey):
     np.testing.assert_allclose(relative_residual(rows, jnp.zeros(5)), 1.0)
 
 
-def test_nothing_is_left_to_explain_where_the_source_is_exact(getkey):
+def test_undetermined_directions_follow_the_prior(getkey):
+    rows = random_rows(getkey(), 200, 30, 7)
+    normal, prior = normal_equations(rows), jr.normal(getkey(), (30,))
+    found = normal.solve(jnp.array(1e-10), prior)
+    null = np.linalg.svd(rows.jacobian)[2][7:]
+    np.testing.assert_allclose(null @ found, null @ prior, rtol=1e-4, atol=1e-4)
+    free = normal.solve(jnp.array(1e-10), jnp.zeros(30))
+    np.testing.assert_allclose(rows.jacobian @ found, rows.jacobian @ free, atol=1e-5)
+
+
+def test_survey_solves_for_every_value(getkey):
+    normal = normal_equations(random_rows(getkey(), 200, 20, 20))
+    values, prior = jnp.array([1e-6, 1e-3, 1e-1]), jr.normal(getkey(), (20,))
+    found = survey(normal, values, prior, values[1])
+    for value, candidate in zip(values, found.candidates, strict=True):
+        np.testing.assert_allclose(candidate, normal.solve(value, prior), rtol=1e-10)
+
+
+@BOTH
+def test_nothing_is_left_to_explain_where_the_source_is_exact(preset, getkey):
     model = df.models.brownian(2)
-    ansatz = start_of(model)
-    draws = draw(CUBES["sobol"], getkey(), model.starts, 2, 128)
-    still = jnp.zeros_like(ansatz.theta)
-    found = velocity(ansatz, ansatz.theta, jnp.array(0.5), draws, jnp.array(1e-8), still)
+    ansatz = start_of(model, preset)
+    found = velocity_of(ansatz, points_of(ansatz, model, getkey(), 128), 1e-8)
     assert found.forcing < 1e-12
-    assert found.residual == found.fresh_residual == 0
+    assert found.residual == found.fresh_residuals[0] == 0
 
 
 def test_in_sample_residual_flatters(getkey):
     # With as many parameters as points the fit is perfect on its own points only.
     model = df.models.benes()
     ansatz = moved(start_of(model), getkey())
-    tau_clock, regularisation = jnp.array(0.5), jnp.array(1e-12)
-    mine, other = (draw(CUBES["sobol"], getkey(), model.starts, 2, 128) for _ in range(2))
-    still = jnp.zeros_like(ansatz.theta)
-    fitted = velocity(ansatz, ansatz.theta, tau_clock, mine, regularisation, still)
-    judged = velocity(ansatz, ansatz.theta, tau_clock, other, regularisation, fitted.theta_dot)
-    assert fitted.residual < 1e-3 < judged.fresh_residual
-    np.testing.assert_allclose(fitted.fresh_residual, 1.0)
+    mine, other = (points_of(ansatz, model, getkey(), 128) for _ in range(2))
+    fitted = velocity_of(ansatz, mine, 1e-12)
+    judged = velocity_of(ansatz, other, 1e-12, fitted.theta_dot)
+    assert fitted.residual < 1e-3 < judged.fresh_residuals[0]
+    np.testing.assert_allclose(fitted.fresh_residuals[0], 1.0)
 
 
 def test_velocity_is_traced_once(getkey):
-    # Changing theta, time or draws must not compile again.
+    # Changing theta, time or points must not compile again.
     model, traces = df.models.benes(), []
 
     def drift(t, x):
@@ -137,12 +204,12 @@ def test_velocity_is_traced_once(getkey):
         return -x
 
     sde = df.SDE(drift, lambda t, x: jnp.eye(2), 2)
-    ansatz = build_ansatz(sde, 0.0, SETTINGS, getkey())
-    still, regularisation = jnp.zeros_like(ansatz.theta), jnp.array(1e-8)
+    settings = sized(settings_for("quick"), 2)
+    ansatz = build_ansatz(sde, model.starts, 0.0, settings, getkey())
     counts = []
     for clock in (0.1, 0.2, 0.3):
-        draws = draw(CUBES["sobol"], getkey(), model.starts, 2, 64)
-        velocity(ansatz, ansatz.theta + clock, jnp.array(clock), draws, regularisation, still)
+        here = ansatz.at(ansatz.theta + clock)
+        velocity_of(here, points_of(here, model, getkey(), 64, clock), 1e-8, clock=clock)
         counts.append(len(traces))
     assert counts[0] == counts[1] == counts[2]
 
@@ -150,8 +217,8 @@ def test_velocity_is_traced_once(getkey):
 def test_assembly_is_deterministic(getkey):
     model = df.models.benes()
     ansatz = moved(start_of(model), getkey())
-    draws = draw(CUBES["sobol"], getkey(), model.starts, 2, 64)
+    points = points_of(ansatz, model, getkey(), 64)
     run = eqx.filter_jit(assemble)
-    first, second = (run(ansatz, ansatz.theta, jnp.array(0.2), draws) for _ in range(2))
+    first, second = (run(ansatz, ansatz.theta, jnp.array(0.2), points) for _ in range(2))
     np.testing.assert_array_equal(first.jacobian, second.jacobian)
     np.testing.assert_array_equal(first.forcing, second.forcing)

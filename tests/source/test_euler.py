@@ -54,8 +54,9 @@ def test_time_derivative_against_differences(getkey):
 def test_start_time_sets_the_coefficients():
     sde = df.SDE(lambda t, x: t * jnp.ones(2), lambda t, x: (1 + t) * jnp.eye(2), 2)
     source = df.EulerSource(sde, 2.0)
-    np.testing.assert_allclose(source.mean(jnp.array(0.5), jnp.zeros(2)), [1.0, 1.0])
-    np.testing.assert_allclose(source.factor(jnp.zeros(2)), 3 * np.eye(2))
+    frame = source.frame(jnp.array(0.25), jnp.zeros(2))
+    np.testing.assert_allclose(frame.mean, [0.5, 0.5])
+    np.testing.assert_allclose(frame.factor, 3 * 0.5 * np.eye(2))
 
 
 def test_source_is_a_transition_density_of_its_own(getkey):

@@ -10,6 +10,7 @@ RECORD = Record(
     error=1e-4,
     residual=1e-6,
     fresh_residual=1e-5,
+    regularisation=1e-6,
     rank=120.3,
     forcing=0.5,
     rejected=2,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from diracflow.training.settings import PRESETS, Settings, settings_for
+from diracflow.training.settings import PRESETS, Settings, sampled, settings_for, sized
 
 BAD_SETTINGS = {
     "odd layers": ({"layers": 5}, "`layers` must be even.*5"),
@@ -14,6 +14,11 @@ BAD_SETTINGS = {
     "tolerance": ({"tolerance": 0.0}, "`tolerance`"),
     "regularisation": ({"regularisation": -1e-8}, "`regularisation`"),
     "first time": ({"first_time": 1.0}, "`first_time`"),
+    "momentum": ({"momentum": 1.0}, "`momentum`"),
+    "recall": ({"recall": -1.0}, "`recall`"),
+    "allowance": ({"allowance": 0.0}, "`allowance`"),
+    "bumps": ({"bumps": 0}, "`bumps`"),
+    "flow": ({"flow": "spline"}, "monotone, affine.*'spline'"),
     "masks": ({"masks": "random"}, "fixed, permuted.*'random'"),
     "sampling": ({"sampling": "halton"}, "sobol, montecarlo"),
     "seconds": ({"max_seconds": 0}, "`max_seconds`"),
@@ -36,7 +41,7 @@ def test_unknown_preset_lists_the_known():
 def test_paper_preset_is_the_papers():
     paper = PRESETS["paper"]
     assert (paper.layers, paper.hidden) == (10, 4)
-    assert paper.masks == "fixed"
+    assert (paper.flow, paper.masks) == ("affine", "fixed")
 
 
 def test_numpy_numbers_become_plain_ones():
@@ -47,3 +52,22 @@ def test_numpy_numbers_become_plain_ones():
 
 def test_changes_replace_fields_of_the_preset():
     assert settings_for("quick", layers=8) == Settings(**{**PRESETS["quick"].__dict__, "layers": 8})
+
+
+def test_sizes_follow_dimension_and_tolerance():
+    widths = [sized(settings_for("accurate", tolerance=t), 2).hidden for t in (0.1, 1e-2, 1e-3)]
+    assert widths == sorted(set(widths))
+    layers = [sized(settings_for("accurate"), d).layers for d in (1, 2, 4, 5, 8, 9)]
+    assert layers == [4, 4, 4, 6, 6, 8]
+
+
+def test_given_sizes_are_kept():
+    settings = sampled(sized(settings_for("accurate", layers=2, hidden=5, samples=100), 6), 10**4)
+    assert (settings.layers, settings.hidden, settings.samples) == (2, 5, 100)
+
+
+@pytest.mark.parametrize("parameters", [1, 100, 1024, 1025])
+def test_points_are_twice_as_many_as_parameters(parameters):
+    samples = sampled(settings_for("accurate"), parameters).samples
+    assert 2 * parameters <= samples < 4 * parameters
+    assert np.log2(samples) % 1 == 0

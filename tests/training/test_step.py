@@ -1,18 +1,21 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from diracflow.training.step import bogacki_shampine, fisher_norm, next_length
+from diracflow.galerkin.solve import NormalEquations
+from diracflow.training.step import Budget, bogacki_shampine, fisher_norm
 
 
 class FakeVelocity(eqx.Module):
     theta_dot: jnp.ndarray
-    gram: jnp.ndarray
+    normal: NormalEquations
 
 
 def field(theta, clock):
     """A nonlinear, time-dependent test equation."""
-    return FakeVelocity(jnp.array([theta[1], -jnp.sin(theta[0]) + clock]), jnp.eye(2))
+    theta_dot = jnp.array([theta[1], -jnp.sin(theta[0]) + clock])
+    return FakeVelocity(theta_dot, NormalEquations(jnp.eye(2), jnp.zeros(2)))
 
 
 def solve(steps):
@@ -49,7 +52,25 @@ def test_fisher_norm_does_not_depend_on_the_parametrisation():
     np.testing.assert_allclose(other, nats, rtol=1e-9)
 
 
+def test_shares_of_the_budget_add_up_to_it():
+    budget, steps = Budget(0.01, 0.0), np.full(7, 1 / 7)
+    np.testing.assert_allclose(sum(map(budget.share, steps)), 0.01)
+    np.testing.assert_allclose(Budget(0.01, 0.5).share(0.0), 0.005)
+    assert Budget(0.01, np.inf).share(0.1) == 0.01
+
+
+@pytest.mark.parametrize("allowance", [1e-9, 1e-2, 10.0, np.inf])
+def test_next_length_meets_its_share(allowance):
+    # An error of third order, four times its share: the next length is 0.9 of the one that fits,
+    # up to the change of the exponent along the way.
+    budget, length = Budget(1e-3, allowance), 0.1
+    error = 4 * budget.share(length)
+    shorter = budget.next_length(length, error)
+    ratio = error * (shorter / length) ** 3 / budget.share(shorter)
+    assert 0.9**3 * 0.9 < ratio <= 1.0
+
+
 def test_step_length_is_safeguarded():
-    assert next_length(1.0, 0.0, 1e-3) == 3.0
-    assert next_length(1.0, 1e6, 1e-3) == 0.2
-    np.testing.assert_allclose(next_length(1.0, 1e-3, 1e-3), 0.9)
+    budget = Budget(1e-3, 1e-3)
+    np.testing.assert_allclose(budget.next_length(0.1, 0.0), 0.3)
+    np.testing.assert_allclose(budget.next_length(0.1, 1e6), 0.02)

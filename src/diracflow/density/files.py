@@ -27,7 +27,7 @@ from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .transition import Facts, TransitionDensity
 
-FORMAT = 1
+FORMAT = 2
 _PROBES = 8
 
 
@@ -107,7 +107,7 @@ def _restored(
     _compare_probes(sde, arrays, header, path)
     settings = Settings(**_infinite_fields(header["settings"]))
     with jax.enable_x64(True):
-        ansatz = build_ansatz(sde, header["start_time"], settings, jr.key(0))
+        ansatz = build_ansatz(sde, starts, header["start_time"], settings, jr.key(0))
         width = len(ansatz.theta)
     trajectory = Trajectory(*(arrays[name] for name in ("clocks", "thetas", "first", "last")))
     if trajectory.thetas.shape[1] != width:
@@ -237,5 +237,5 @@ def _finite_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _infinite_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    seconds = fields["max_seconds"]
-    return {**fields, "max_seconds": float("inf") if seconds is None else seconds}
+    infinite = {n: float("inf") for n in ("allowance", "max_seconds") if fields[n] is None}
+    return {**fields, **infinite}

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..flow.ansatz import Ansatz
+from ..flow.ansatz import AbstractAnsatz
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
@@ -42,7 +42,7 @@ class TransitionDensity(AbstractTransitionDensity):
     `jax_enable_x64` is set; training always uses float64.
     """
 
-    ansatz: Ansatz
+    ansatz: AbstractAnsatz
     trajectory: Trajectory
     starts: AbstractLaw
     facts: Facts = eqx.field(static=True)
@@ -50,7 +50,9 @@ class TransitionDensity(AbstractTransitionDensity):
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, ansatz: Ansatz, trajectory: Trajectory, starts: AbstractLaw, facts: Facts):
+    def __init__(
+        self, ansatz: AbstractAnsatz, trajectory: Trajectory, starts: AbstractLaw, facts: Facts
+    ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
         self.trajectory, self.starts, self.facts = trajectory, starts, facts
@@ -91,7 +93,7 @@ class TransitionDensity(AbstractTransitionDensity):
         time, noise, x0 = self._checked(t, noise=noise, x0=x0)
         return _stages(self, time, noise, x0)
 
-    def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], Ansatz]:
+    def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], AbstractAnsatz]:
         return t, self.ansatz.at(self.trajectory(t))
 
     def _log_prob(
@@ -117,6 +119,6 @@ def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Ar
     _, ansatz = density._at_time(t)
 
     def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
-        return ansatz.flow.stages(ansatz.source.from_noise(noise, t, x0), x0)
+        return ansatz.stages(noise, t, x0)
 
     return jax.vmap(one, out_axes=1)(noise)

@@ -1,45 +1,163 @@
-r"""The density that is trained: a source carried through a flow.
+r"""The densities that are trained: a source carried through a flow.
 
 $$P(x | \theta, \tau, x_0) = p_Z(n_\theta(x | x_0) | \tau, x_0)\,|\det\nabla n_\theta|.$$
 
-Positivity and unit mass hold for every $\theta$; with $n_\theta$ the identity at $\tau = 0$ so
-does the Dirac start.
+Positivity and unit mass hold for every $\theta$; with $n_\theta$ the identity at $\tau = 0$ so does
+the Dirac start.
+
+An ansatz works in coordinates of its own. The paper's flow acts on the state; the other acts on the
+state seen in the source's frame, where the target is a standard normal law at all times.
 """
 
+import abc
+from typing import ClassVar, Self
+
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ..source.euler import EulerSource
+from ..problem.fokker_planck import log_density_rate
+from ..problem.moving_frame import log_ratio_rate
+from ..source.gaussian import AbstractGaussianSource, standard_log_prob
 from .coupling_flow import CouplingFlow
 
 
-class Ansatz(eqx.Module):
+class AbstractAnsatz(eqx.Module):
     """Source and flow; the parameters are the flow's floating-point arrays."""
 
-    source: EulerSource
-    flow: CouplingFlow
+    source: eqx.AbstractVar[AbstractGaussianSource]
+    flow: eqx.AbstractVar[CouplingFlow]
+    # Whether points of the density stay put in the ansatz's own coordinates as time goes on.
+    standardised: ClassVar[bool]
 
     @property
     def theta(self) -> Float[Array, " m"]:
         """The parameters of the flow as one vector."""
         return ravel_pytree(eqx.filter(self.flow, eqx.is_inexact_array))[0]
 
-    def at(self, theta: Float[Array, " m"]) -> "Ansatz":
+    def at(self, theta: Float[Array, " m"]) -> Self:
         """The same ansatz with other parameters."""
         parameters, rest = eqx.partition(self.flow, eqx.is_inexact_array)
         _, unravel = ravel_pytree(parameters)
-        return Ansatz(self.source, eqx.combine(unravel(theta), rest))
+        return eqx.tree_at(lambda a: a.flow, self, eqx.combine(unravel(theta), rest))
 
+    @abc.abstractmethod
     def log_prob(
         self, x: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
-        """Log-density at `x`."""
-        z, log_det = self.flow.to_source(x, x0)
-        return self.source.log_prob(z, tau, x0) + log_det
+        """Log-density at the state `x`."""
 
+    @abc.abstractmethod
     def from_noise(
         self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
     ) -> Float[Array, " d"]:
         """The state to which standard normal `noise` is carried."""
+
+    @abc.abstractmethod
+    def stages(
+        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> Float[Array, "layers+1 d"]:
+        """The way of `noise` to its state, from the source and after each layer."""
+
+    @abc.abstractmethod
+    def place(
+        self, noise: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        """The point to which `noise` is carried, in the ansatz's own coordinates."""
+
+    @abc.abstractmethod
+    def log_density(
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> Float[Array, ""]:
+        """Log-density at a point in own coordinates, up to what does not depend on parameters."""
+
+    @abc.abstractmethod
+    def forcing(
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> Float[Array, ""]:
+        r"""The part of the Fokker--Planck rate left to the parameters, per unit of clock.
+
+        $f = \mathcal{A}[q] - \partial_c q|_\theta$. (The paper prints a plus before the second
+        term; its own residual requires the minus. For a Brownian motion the source is exact and
+        $f$ must vanish.)
+        """
+
+
+class RawAnsatz(AbstractAnsatz):
+    """The paper's: the flow acts on the state itself."""
+
+    source: AbstractGaussianSource
+    flow: CouplingFlow
+    standardised: ClassVar[bool] = False
+
+    def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
+        z, log_det = self.flow.to_source(x, x0)
+        return self.source.log_prob(z, tau, x0) + log_det
+
+    def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
         return self.flow.from_source(self.source.from_noise(noise, tau, x0), x0)
+
+    def stages(self, noise: Array, tau: Array, x0: Array) -> Float[Array, "layers+1 d"]:
+        return self.flow.stages(self.source.from_noise(noise, tau, x0), x0)
+
+    def place(self, noise: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
+        return self.from_noise(noise, clock**2, x0)
+
+    def log_density(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        return self.log_prob(y, clock**2, x0)
+
+    def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        source, tau = self.source, clock**2
+        rate = log_density_rate(
+            source.sde, lambda x: self.log_prob(x, tau, x0), source.start_time + tau, y
+        )
+        return 2 * clock * (rate - jax.grad(self.log_prob, argnums=1)(y, tau, x0))
+
+
+class StandardisedAnsatz(AbstractAnsatz):
+    r"""The flow acts on $\zeta = L^{-1}(x - m)$, with $m, L$ the source's frame.
+
+    Inputs of the flow stay of order one at all times, and the exact map tends to the identity as
+    $\tau\to0$ even where noise depends on the state. The start enters standardised, too.
+    """
+
+    source: AbstractGaussianSource
+    flow: CouplingFlow
+    centre: Float[np.ndarray, " d"]
+    whitening: Float[np.ndarray, "d d"]
+    standardised: ClassVar[bool] = True
+
+    def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
+        frame = self.source.frame(tau, x0)
+        z, log_det = self.flow.to_source(frame.standardise(x), self._context(x0))
+        return standard_log_prob(z) + log_det - frame.log_det()
+
+    def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
+        zeta = self.flow.from_source(noise, self._context(x0))
+        return self.source.frame(tau, x0).restore(zeta)
+
+    def stages(self, noise: Array, tau: Array, x0: Array) -> Float[Array, "layers+1 d"]:
+        frame = self.source.frame(tau, x0)
+        return jax.vmap(frame.restore)(self.flow.stages(noise, self._context(x0)))
+
+    def place(self, noise: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
+        return self.flow.from_source(noise, self._context(x0))
+
+    def log_density(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        z, log_det = self.flow.to_source(y, self._context(x0))
+        # The ratio to N(0, I). Not a difference of squares, which would lose its small values.
+        return log_det - 0.5 * (z - y) @ (z + y)
+
+    def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        source = self.source
+        frame, rate = jax.jvp(lambda c: source.frame(c**2, x0), (clock,), (jnp.ones_like(clock),))
+        time = source.start_time + clock**2
+        return log_ratio_rate(
+            source.sde, lambda z: self.log_density(z, clock, x0), time, clock, frame, rate, y
+        )
+
+    def _context(self, x0: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.asarray(self.whitening, x0.dtype) @ (x0 - jnp.asarray(self.centre, x0.dtype))

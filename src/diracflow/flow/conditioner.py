@@ -32,3 +32,29 @@ def _zero_linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Li
     linear = eqx.nn.Linear(in_size, out_size, key=key)
     zeros = (jnp.zeros((out_size, in_size)), jnp.zeros(out_size))
     return eqx.tree_at(lambda m: (m.weight, m.bias), linear, zeros)
+
+
+class TanhConditioner(eqx.Module):
+    """Two layers of tanh units and a linear read-out that starts at zero."""
+
+    lift: eqx.nn.Linear
+    inner: eqx.nn.Linear
+    readout: eqx.nn.Linear
+
+    def __init__(self, in_size: int, hidden: int, out_size: int, *, key: PRNGKeyArray):
+        lift_key, inner_key, readout_key = jr.split(key, 3)
+        self.lift = _normal_linear(in_size, hidden, bias=0.5, key=lift_key)
+        self.inner = _normal_linear(hidden, hidden, bias=0.1, key=inner_key)
+        self.readout = _zero_linear(hidden, out_size, key=readout_key)
+
+    def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.readout(jnp.tanh(self.inner(jnp.tanh(self.lift(c)))))
+
+
+def _normal_linear(in_size: int, out_size: int, *, bias: float, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """Gaussian weights that keep the size of standardised inputs, and spread biases."""
+    linear = eqx.nn.Linear(in_size, out_size, key=key)
+    weight_key, bias_key = jr.split(key)
+    weight = jr.normal(weight_key, (out_size, in_size)) / jnp.sqrt(in_size)
+    values = (weight, bias * jr.normal(bias_key, (out_size,)))
+    return eqx.tree_at(lambda m: (m.weight, m.bias), linear, values)

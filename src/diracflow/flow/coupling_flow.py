@@ -1,15 +1,17 @@
-r"""A flow: coupling layers in alternation, stacked and scanned.
+r"""A flow: blocks of coupling layers, stacked and scanned.
 
-Layers come in pairs. The first of a pair moves the second part of the state given the first,
-the other moves the first part given the second. All pairs have the same shapes, so their
-parameters are stacked along a leading axis and the flow is one `lax.scan`: the time to compile
-does not depend on the number of layers.
+All blocks have the same shapes, so their parameters are stacked along a leading axis and the flow
+is one `lax.scan`: the time to compile does not depend on the number of layers.
 
-Which components form the first part is the pair's own affair: it orders them as it likes before
-splitting, and restores the order after, so a flow of identity layers is the identity.
+A block is a coupling, or a pair of them: the first moves one part of the state given the other,
+the second the other way round. Which components form a part is the block's own affair: a coupling
+orders them as it likes before splitting, and restores the order after, so a flow of identity layers
+is the identity.
 """
 
+import abc
 from collections.abc import Callable
+from typing import Protocol
 
 import equinox as eqx
 import jax
@@ -17,33 +19,64 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .affine import AffineCoupling
+from .mixing import Mixing
+
+
+class Layer(Protocol):
+    """Moves some components given the idle ones and a context."""
+
+    def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]: ...
+
+    def from_source(self, moved: Array, idle: Array, context: Array) -> Array: ...
+
 
 # Makes a layer from the indices of its idle components, the number of those it moves, and a key.
-MakeLayer = Callable[[Int[Array, " idle"], int, PRNGKeyArray], AffineCoupling]
+MakeLayer = Callable[[Int[Array, " idle"], int, PRNGKeyArray], Layer]
 
 
-class CouplingPair(eqx.Module):
-    """Two coupling layers that together move every component."""
+class AbstractBlock(eqx.Module):
+    """One or more layers on the whole state."""
 
-    first: AffineCoupling
-    second: AffineCoupling
-    order: Int[Array, " d"]
+    @abc.abstractmethod
+    def to_source(
+        self, x: Float[Array, " d"], context: Float[Array, " c"]
+    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+        """The image of a state, and the log-determinant."""
+
+    @abc.abstractmethod
+    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
+        """Inverse of `to_source`."""
+
+    @abc.abstractmethod
+    def stages(
+        self, z: Float[Array, " d"], context: Float[Array, " c"]
+    ) -> Float[Array, "layers d"]:
+        """The inverse, layer by layer."""
+
+
+class Coupling(AbstractBlock):
+    """One layer on the whole state, after linear mixing if there is any."""
+
+    layer: Layer
+    mixing: Mixing | None
+    order: Int[Array, " d"]  # idle components first
     idle_dim: int = eqx.field(static=True)
 
     def to_source(
         self, x: Float[Array, " d"], context: Float[Array, " c"]
     ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-        u, v = self._split(x)
-        v, log_det_v = self.first.to_source(v, u, context)
-        u, log_det_u = self.second.to_source(u, v, context)
-        return self._join(u, v), log_det_u + log_det_v
+        mixed, log_det_mixing = (x, 0.0) if self.mixing is None else self.mixing.to_source(x)
+        u, v = self._split(mixed)
+        v, log_det = self.layer.to_source(v, u, context)
+        return self._join(u, v), log_det + log_det_mixing
 
     def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
         u, v = self._split(z)
-        u = self.second.from_source(u, v, context)
-        v = self.first.from_source(v, u, context)
-        return self._join(u, v)
+        x = self._join(u, self.layer.from_source(v, u, context))
+        return x if self.mixing is None else self.mixing.from_source(x)
+
+    def stages(self, z: Array, context: Array) -> Float[Array, "1 d"]:
+        return self.from_source(z, context)[None]
 
     # The order acts as a matrix product: indexing would turn into scatters under differentiation.
     def _split(self, x: Float[Array, " d"]) -> list[Array]:
@@ -54,59 +87,90 @@ class CouplingPair(eqx.Module):
         return x @ jax.nn.one_hot(self.order, len(x), dtype=x.dtype)
 
 
+class Pair(AbstractBlock):
+    """Two couplings that together move every component."""
+
+    first: Coupling
+    second: Coupling
+
+    def to_source(
+        self, x: Float[Array, " d"], context: Float[Array, " c"]
+    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+        x, log_det_first = self.first.to_source(x, context)
+        x, log_det_second = self.second.to_source(x, context)
+        return x, log_det_first + log_det_second
+
+    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
+        return self.first.from_source(self.second.from_source(z, context), context)
+
+    def stages(self, z: Array, context: Array) -> Float[Array, "2 d"]:
+        halfway = self.second.from_source(z, context)
+        return jnp.stack([halfway, self.first.from_source(halfway, context)])
+
+
 class CouplingFlow(eqx.Module):
     """Invertible map between state and source, conditioned on a context vector."""
 
-    pairs: CouplingPair  # every array has a leading axis over the pairs
+    blocks: AbstractBlock  # every array has a leading axis over the blocks
 
     def to_source(
         self, x: Float[Array, " d"], context: Float[Array, " c"]
     ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
         """The image of a state in the source, and the log-determinant of the map."""
 
-        def step(carry: tuple, pair: CouplingPair) -> tuple:
+        def step(carry: tuple, block: AbstractBlock) -> tuple:
             x, log_det = carry
-            x, log_det_pair = pair.to_source(x, context)
-            return (x, log_det + log_det_pair), None
+            x, log_det_block = block.to_source(x, context)
+            return (x, log_det + log_det_block), None
 
-        return jax.lax.scan(step, (x, jnp.zeros((), x.dtype)), self.pairs)[0]
+        return jax.lax.scan(step, (x, jnp.zeros((), x.dtype)), self.blocks)[0]
 
     def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
         """The state whose image is `z`."""
 
-        def step(z: Array, pair: CouplingPair) -> tuple:
-            return pair.from_source(z, context), None
+        def step(z: Array, block: AbstractBlock) -> tuple:
+            return block.from_source(z, context), None
 
-        return jax.lax.scan(step, z, self.pairs, reverse=True)[0]
+        return jax.lax.scan(step, z, self.blocks, reverse=True)[0]
 
     def stages(
         self, z: Float[Array, " d"], context: Float[Array, " c"]
     ) -> Float[Array, "layers+1 d"]:
         """The way of a source point to its state: after each layer, the last first."""
 
-        def step(z: Array, pair: CouplingPair) -> tuple:
-            u, v = pair._split(z)
-            u = pair.second.from_source(u, v, context)
-            halfway = pair._join(u, v)
-            end = pair._join(u, pair.first.from_source(v, u, context))
-            return end, jnp.stack([halfway, end])
+        def step(z: Array, block: AbstractBlock) -> tuple:
+            stages = block.stages(z, context)
+            return stages[-1], stages
 
         stages: Array
-        _, stages = jax.lax.scan(step, z, self.pairs, reverse=True)
+        _, stages = jax.lax.scan(step, z, self.blocks, reverse=True)
         return jnp.concatenate([z[None], stages[::-1].reshape(-1, len(z))])
 
 
 def coupling_flow(
-    make_layer: MakeLayer, idle_dim: int, orders: Int[Array, "pairs d"], *, key: PRNGKeyArray
+    make_layer: MakeLayer,
+    idle_dim: int,
+    orders: Int[Array, "blocks d"],
+    *,
+    mixing: bool,
+    key: PRNGKeyArray,
 ) -> CouplingFlow:
-    """A flow with one pair of layers for each row of `orders`."""
+    """A flow with one block for each row of `orders`.
+
+    A row lists the components with those first that the first coupling of the block keeps idle.
+    Without idle components a block is a single coupling.
+    """
     dim = orders.shape[1]
-    assert 0 < idle_dim < dim
 
-    def make_pair(key: PRNGKeyArray, order: Int[Array, " d"]) -> CouplingPair:
+    def coupling(order: Int[Array, " d"], idle_dim: int, key: PRNGKeyArray) -> Coupling:
+        layer = make_layer(order[:idle_dim], dim - idle_dim, key)
+        return Coupling(layer, Mixing(dim) if mixing else None, order, idle_dim)
+
+    def block(key: PRNGKeyArray, order: Int[Array, " d"]) -> AbstractBlock:
+        if idle_dim == 0:
+            return coupling(order, 0, key)
         first_key, second_key = jr.split(key)
-        first = make_layer(order[:idle_dim], dim - idle_dim, first_key)
-        second = make_layer(order[idle_dim:], idle_dim, second_key)
-        return CouplingPair(first, second, order, idle_dim)
+        first = coupling(order, idle_dim, first_key)
+        return Pair(first, coupling(jnp.roll(order, -idle_dim), dim - idle_dim, second_key))
 
-    return CouplingFlow(eqx.filter_vmap(make_pair)(jr.split(key, len(orders)), orders))
+    return CouplingFlow(eqx.filter_vmap(block)(jr.split(key, len(orders)), orders))

@@ -1,23 +1,19 @@
-r"""Rows of the least-squares problem for $\dot\theta$.
+r"""Rows of the least-squares problem for the velocity $\eta = d\theta/dc$ of the parameters.
 
 With $q = \log P$ the Dirac--Frenkel principle asks for the $\eta$ that makes
-$\nabla_\theta q\cdot\eta$ closest to the forcing
-
-$$f = \mathcal{A}_{s+\tau}[q] - \partial_\tau q|_\theta,$$
-
-the part of the Fokker--Planck rate that the moving source does not already supply. (The paper
-prints a plus before the second term; its own residual requires the minus. For a Brownian motion
-the source is exact and $f$ must vanish.)
+$\nabla_\theta q\cdot\eta$ closest to the forcing $f$, the part of the Fokker--Planck rate that the
+moving source does not already supply.
 """
+
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..flow.ansatz import Ansatz
-from ..problem.fokker_planck import log_density_rate
-from .collocation import Draws
+from ..flow.ansatz import AbstractAnsatz
+from .collocation import Points
 
 
 class Rows(eqx.Module):
@@ -28,38 +24,56 @@ class Rows(eqx.Module):
 
 
 def assemble(
-    ansatz: Ansatz, theta: Float[Array, " m"], tau: Float[Array, ""], draws: Draws
+    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> Rows:
-    r"""Jacobian and forcing over all draws.
+    r"""Jacobian and forcing over all points.
 
     Under the current density both have mean zero for every start, since $\int P = 1$ is kept by
     $\theta$ and by the Fokker--Planck equation. Taking off the sample mean removes noise only.
     """
-    jacobian, forcing = jax.vmap(lambda x0, noise: row(ansatz, theta, tau, x0, noise))(
-        draws.x0, draws.noise
-    )
-    return Rows(jacobian - jnp.mean(jacobian, axis=0, keepdims=True), forcing - jnp.mean(forcing))
+    jacobian = per_point(ansatz, jax.grad(log_density), theta, clock, points)
+    return Rows(centred(jacobian), centred(per_point(ansatz, forcing, theta, clock, points)))
 
 
-def row(
-    ansatz: Ansatz,
+def assemble_implicit(
+    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
+) -> Rows:
+    r"""Rows of an implicit Euler step from the start of the clock to `clock`.
+
+    The forcing is taken at the end of the step, to first order:
+    $f(\theta + c\eta) \approx f + cF\eta$ with $F = \nabla_\theta f$, so the Jacobian becomes
+    $J - cF$.
+    """
+    jacobian = per_point(ansatz, jax.grad(log_density), theta, clock, points)
+    values, slopes = per_point(ansatz, jax.value_and_grad(forcing), theta, clock, points)
+    return Rows(centred(jacobian - clock * slopes), centred(values))
+
+
+def per_point(
+    ansatz: AbstractAnsatz,
+    function: Callable,
     theta: Float[Array, " m"],
-    tau: Float[Array, ""],
-    x0: Float[Array, " d"],
-    noise: Float[Array, " d"],
-) -> tuple[Float[Array, " m"], Float[Array, ""]]:
-    r"""$\nabla_\theta q$ and $f$ at the point to which `noise` is carried from `x0`."""
-    x = ansatz.at(theta).from_noise(noise, tau, x0)
-    jacobian = jax.grad(lambda theta: ansatz.at(theta).log_prob(x, tau, x0))(theta)
-    return jacobian, forcing(ansatz.at(theta), x, tau, x0)
+    clock: Float[Array, ""],
+    points: Points,
+) -> Array:
+    """`function(theta, ansatz, clock, y, x0)` at every point."""
+    return jax.vmap(lambda y, x0: function(theta, ansatz, clock, y, x0))(points.y, points.x0)
+
+
+def log_density(
+    theta: Array, ansatz: AbstractAnsatz, clock: Array, y: Array, x0: Array
+) -> Float[Array, ""]:
+    r"""$q$ at one point, as a function of the parameters."""
+    return ansatz.at(theta).log_density(y, clock, x0)
 
 
 def forcing(
-    ansatz: Ansatz, x: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
+    theta: Array, ansatz: AbstractAnsatz, clock: Array, y: Array, x0: Array
 ) -> Float[Array, ""]:
-    r"""$\mathcal{A}[q] - \partial_\tau q$ at fixed $\theta$."""
-    source = ansatz.source
-    rate = log_density_rate(
-        source.sde, lambda y: ansatz.log_prob(y, tau, x0), source.start_time + tau, x
-    )
-    return rate - jax.grad(ansatz.log_prob, argnums=1)(x, tau, x0)
+    r"""$f$ at one point, as a function of the parameters."""
+    return ansatz.at(theta).forcing(y, clock, x0)
+
+
+def centred(values: Float[Array, "n *rest"]) -> Float[Array, "n *rest"]:
+    """Values minus their mean over the points."""
+    return values - jnp.mean(values, axis=0, keepdims=True)

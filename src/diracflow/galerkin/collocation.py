@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from ..flow.ansatz import AbstractAnsatz
 from ..problem.laws import AbstractLaw
 
 UnitCube = Callable[[PRNGKeyArray, int, int], np.ndarray]
@@ -26,6 +27,23 @@ class Draws(eqx.Module):
 
     x0: Float[Array, "n d"]
     noise: Float[Array, "n d"]
+
+
+class Points(eqx.Module):
+    """Start points, and points of the density in the coordinates of the ansatz."""
+
+    x0: Float[Array, "n d"]
+    y: Float[Array, "n d"]
+
+
+@eqx.filter_jit
+def place(
+    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], draws: Draws
+) -> Points:
+    """The points of the density with parameters `theta` to which the draws are carried."""
+    at_theta = ansatz.at(theta)
+    y = jax.vmap(lambda x0, noise: at_theta.place(noise, clock, x0))(draws.x0, draws.noise)
+    return Points(draws.x0, y)
 
 
 def draw(cube: UnitCube, key: PRNGKeyArray, starts: AbstractLaw, dim: int, samples: int) -> Draws:

@@ -1,9 +1,13 @@
 r"""Regularised least squares for the velocity of the parameters.
 
 The singular values of the Jacobian fall over many orders, and at the start (zero read-outs) the
-columns of all hidden weights vanish. We solve $(G + \lambda I)\eta = J^\top f / N$ with
-$G = J^\top J / N$ and $\lambda$ relative to the mean eigenvalue of $G$, by Cholesky, in float64: in
-float32 the factorisation breaks down.
+columns of all hidden weights vanish. We minimise
+$\|J\eta - f\|^2/N + \lambda\|\eta - \eta_0\|^2$ with $\lambda$ relative to the mean eigenvalue of
+$G = J^\top J / N$, by Cholesky, in float64: in float32 the factorisation breaks down.
+
+The prior $\eta_0$ is a share of the velocity of the step before. Where the points determine the
+velocity it changes nothing; where they do not, the velocity keeps its course instead of being drawn
+anew with every set of points. That is a memory of earlier points at no cost.
 """
 
 import equinox as eqx
@@ -16,32 +20,51 @@ from .assembly import Rows
 
 # Probes for the trace that defines the rank: its standard error is below sqrt(rank / 8).
 _PROBES = 16
+# Column blocks of the Gram matrix. Blocks below the diagonal are mirrored, which saves 3/8 of it.
+_BLOCKS = 4
 
 
-class Solution(eqx.Module):
-    """The least-squares velocity with its Gram matrix and its quality."""
+class NormalEquations(eqx.Module):
+    """The normal equations."""
 
-    theta_dot: Float[Array, " m"]
     gram: Float[Array, "m m"]
-    residual: Float[Array, ""]
-    rank: Float[Array, ""]
+    moment: Float[Array, " m"]
+
+    def solve(
+        self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
+    ) -> Float[Array, " m"]:
+        """The regularised velocity."""
+        factor = self._factor(regularisation)
+        return prior + cho_solve(factor, self.moment - self.gram @ prior)
+
+    def rank(self, regularisation: Float[Array, ""]) -> Float[Array, ""]:
+        r"""Directions the regularisation leaves free, $\mathrm{tr}\,G(G+\lambda)^{-1}$.
+
+        Estimated with random signs.
+        """
+        probes = jr.rademacher(jr.key(0), (len(self.moment), _PROBES), dtype=self.gram.dtype)
+        solved = cho_solve(self._factor(regularisation), probes)
+        return jnp.sum(probes * (self.gram @ solved)) / _PROBES
+
+    def _factor(self, regularisation: Float[Array, ""]) -> tuple[Array, bool]:
+        m = len(self.moment)
+        scale = regularisation * jnp.trace(self.gram) / m
+        return cho_factor(self.gram + scale * jnp.eye(m, dtype=self.gram.dtype))
 
 
-def solve(rows: Rows, regularisation: Float[Array, ""]) -> Solution:
-    r"""Tikhonov solution of `jacobian @ theta_dot = forcing`.
+def normal_equations(rows: Rows) -> NormalEquations:
+    """Gram matrix and right-hand side, as means over the points."""
+    n = len(rows.forcing)
+    return NormalEquations(gram_matrix(rows.jacobian) / n, rows.jacobian.T @ rows.forcing / n)
 
-    `residual` is the mean square left over, relative to that of the forcing, on the same
-    points. `rank` is the number of directions the regularisation leaves free,
-    $\mathrm{tr}\,G(G+\lambda)^{-1}$, estimated with random signs.
-    """
-    jacobian, forcing = rows.jacobian, rows.forcing
-    n, m = jacobian.shape
-    gram = jacobian.T @ jacobian / n
-    factor = cho_factor(gram + regularisation * jnp.trace(gram) / m * jnp.eye(m))
-    theta_dot = cho_solve(factor, jacobian.T @ forcing / n)
-    probes = jr.rademacher(jr.key(0), (m, _PROBES), dtype=gram.dtype)
-    rank = jnp.sum(probes * (gram @ cho_solve(factor, probes))) / _PROBES
-    return Solution(theta_dot, gram, relative_residual(rows, theta_dot), rank)
+
+def gram_matrix(jacobian: Float[Array, "n m"]) -> Float[Array, "m m"]:
+    """`jacobian.T @ jacobian`, computing each pair of columns once."""
+    columns = jnp.array_split(jacobian, _BLOCKS, axis=1)
+    upper = {(i, j): columns[i].T @ columns[j] for i in range(_BLOCKS) for j in range(i, _BLOCKS)}
+    return jnp.block(
+        [[upper[i, j] if i <= j else upper[j, i].T for j in range(_BLOCKS)] for i in range(_BLOCKS)]
+    )
 
 
 def relative_residual(rows: Rows, theta_dot: Float[Array, " m"]) -> Float[Array, ""]:

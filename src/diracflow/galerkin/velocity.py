@@ -5,13 +5,14 @@ clock $c = \sqrt\tau$ it is bounded: $d\theta/dc = 2c\,d\theta/d\tau$.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..flow.ansatz import Ansatz
-from .assembly import assemble
-from .collocation import Draws
-from .solve import relative_residual, solve
+from ..flow.ansatz import AbstractAnsatz
+from .assembly import Rows, assemble, assemble_implicit
+from .collocation import Points
+from .solve import NormalEquations, normal_equations, relative_residual
 
 # Forcing below this, in nats per unit of clock, is rounding: the source is exact and no velocity
 # has anything to explain.
@@ -22,37 +23,78 @@ class Velocity(eqx.Module):
     r"""$d\theta/dc$ at one time, and what is known of its quality."""
 
     theta_dot: Float[Array, " m"]
-    gram: Float[Array, "m m"]
+    normal: NormalEquations
     residual: Float[Array, ""]
-    fresh_residual: Float[Array, ""]
-    rank: Float[Array, ""]
+    fresh_residuals: Float[Array, " k"]
     forcing: Float[Array, ""]  # root mean square, in nats per unit of clock
 
 
 @eqx.filter_jit
 def velocity(
-    ansatz: Ansatz,
+    ansatz: AbstractAnsatz,
     theta: Float[Array, " m"],
     clock: Float[Array, ""],
-    draws: Draws,
+    points: Points,
     regularisation: Float[Array, ""],
-    candidate: Float[Array, " m"],
+    prior: Float[Array, " m"],
+    candidates: Float[Array, "k m"],
 ) -> Velocity:
-    r"""$d\theta/dc$ by least squares over `draws`.
+    r"""$d\theta/dc$ by least squares over `points`.
 
-    `candidate` is a velocity found at the same `theta` and `clock` with other draws; its residual
-    on these is the fresh one, which does not flatter as the in-sample residual does.
+    `candidates` are velocities found at the same `theta` and `clock` with other points; their
+    residuals on these are fresh: they do not flatter as the in-sample residual does.
     """
-    rows = assemble(ansatz, theta, clock**2, draws)
-    per_tau = 2 * clock
-    solution = solve(rows, regularisation)
-    forcing = per_tau * jnp.sqrt(jnp.mean(rows.forcing**2))
+    rows = assemble(ansatz, theta, clock, points)
+    return _solved(rows, regularisation, prior, candidates)
+
+
+@eqx.filter_jit
+def implicit_velocity(
+    ansatz: AbstractAnsatz,
+    theta: Float[Array, " m"],
+    clock: Float[Array, ""],
+    points: Points,
+    regularisation: Float[Array, ""],
+) -> Velocity:
+    r"""The velocity of an implicit Euler step from the start of the clock to `clock`.
+
+    Close to the start the Fokker--Planck equation in standardised coordinates relaxes at rates of
+    $1/c$, which no explicit step can cross; an implicit one starts at $c = 0$ itself.
+    """
+    rows = assemble_implicit(ansatz, theta, clock, points)
+    still = jnp.zeros_like(theta)
+    return _solved(rows, regularisation, still, still[None])
+
+
+def _solved(rows: Rows, regularisation: Array, prior: Array, candidates: Array) -> Velocity:
+    normal = normal_equations(rows)
+    theta_dot = normal.solve(regularisation, prior)
+    forcing = jnp.sqrt(jnp.mean(rows.forcing**2))
     explained = forcing < _ROUNDING
+    fresh = jax.vmap(lambda candidate: relative_residual(rows, candidate))(candidates)
     return Velocity(
-        theta_dot=per_tau * solution.theta_dot,
-        gram=solution.gram,
-        residual=jnp.where(explained, 0.0, solution.residual),
-        fresh_residual=jnp.where(explained, 0.0, relative_residual(rows, candidate / per_tau)),
-        rank=solution.rank,
+        theta_dot=theta_dot,
+        normal=normal,
+        residual=jnp.where(explained, 0.0, relative_residual(rows, theta_dot)),
+        fresh_residuals=jnp.where(explained, 0.0, fresh),
         forcing=forcing,
     )
+
+
+class Survey(eqx.Module):
+    """Velocities for several regularisations from one set of normal equations."""
+
+    candidates: Float[Array, "k m"]
+    rank: Float[Array, ""]
+
+
+@eqx.filter_jit
+def survey(
+    normal: NormalEquations,
+    regularisations: Float[Array, " k"],
+    prior: Float[Array, " m"],
+    regularisation: Float[Array, ""],
+) -> Survey:
+    """Candidates to be judged on the next points, and the rank for `regularisation`."""
+    candidates = jax.lax.map(lambda r: normal.solve(r, prior), regularisations)
+    return Survey(candidates, normal.rank(regularisation))

@@ -5,18 +5,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..problem.transition import AbstractTransitionDensity
-from .euler import EulerSource
+from .gaussian import AbstractGaussianSource
 
 
 class SourceDensity(AbstractTransitionDensity):
     """A source, queried like any other transition density."""
 
-    source: EulerSource
+    source: AbstractGaussianSource
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, source: EulerSource, horizon: float = np.inf):
+    def __init__(self, source: AbstractGaussianSource, horizon: float = np.inf):
         self.source, self.horizon = source, horizon
         self.dim = self.noise_dim = source.sde.dim
 

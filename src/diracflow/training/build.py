@@ -1,38 +1,91 @@
 """From settings to the ansatz they describe."""
 
+import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from ..flow.affine import AffineCoupling
-from ..flow.ansatz import Ansatz
-from ..flow.coupling_flow import coupling_flow
+from ..flow.ansatz import AbstractAnsatz, RawAnsatz, StandardisedAnsatz
+from ..flow.coupling_flow import Layer, MakeLayer, coupling_flow
+from ..flow.monotone import MonotoneCoupling
+from ..galerkin.collocation import sobol
+from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..source.euler import EulerSource
 from .settings import Settings
 
 # Random orders among which the best is taken.
 _CANDIDATES = 64
+# Draws of the start law from which its mean and covariance are taken.
+_START_DRAWS = 1024
 
 
-def build_ansatz(sde: SDE, start_time: float, settings: Settings, key: PRNGKeyArray) -> Ansatz:
-    """The source and an identity flow; the hidden weights are drawn with `key`."""
-    idle_dim = idle_dim_for(sde.dim, settings)
+def build_ansatz(
+    sde: SDE, starts: AbstractLaw, start_time: float, settings: Settings, key: PRNGKeyArray
+) -> AbstractAnsatz:
+    """The source and an identity flow; the hidden weights are drawn with `key`.
 
-    def make_layer(idle: Int[Array, " idle"], moved: int, key: PRNGKeyArray) -> AffineCoupling:
-        return AffineCoupling(
-            idle, moved, sde.dim, hidden=settings.hidden, beta=settings.beta, key=key
+    `settings` must be sized for the dimension.
+    """
+    source, affine = EulerSource(sde, start_time), settings.flow == "affine"
+    flow = coupling_flow(
+        _affine_layer(sde.dim, settings) if affine else _monotone_layer(sde.dim, settings),
+        idle_dim_for(sde.dim, settings),
+        orders(sde.dim, settings),
+        # One component alone is scaled by its coupling already.
+        mixing=not affine and sde.dim > 1,
+        key=key,
+    )
+    if affine:
+        return RawAnsatz(source, flow)
+    return StandardisedAnsatz(source, flow, *_standardisation(starts, sde.dim))
+
+
+def _affine_layer(dim: int, settings: Settings) -> MakeLayer:
+    hidden = settings.hidden
+    assert hidden is not None
+
+    def make(idle: Int[Array, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
+        return AffineCoupling(idle, moved, dim, hidden=hidden, beta=settings.beta, key=key)
+
+    return make
+
+
+def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
+    hidden = settings.hidden
+    assert hidden is not None
+
+    def make(idle: Int[Array, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
+        return MonotoneCoupling(
+            len(idle),
+            moved,
+            dim,
+            hidden=hidden,
+            bumps=settings.bumps,
+            gamma=settings.beta,
+            key=key,
         )
 
-    flow = coupling_flow(make_layer, idle_dim, orders(sde.dim, settings), key=key)
-    return Ansatz(EulerSource(sde, start_time), flow)
+    return make
+
+
+def _standardisation(starts: AbstractLaw, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of the start law and the matrix that whitens it."""
+    cube = jnp.asarray(sobol(jr.key(0), _START_DRAWS, dim))
+    draws = np.asarray(jax.vmap(starts.from_uniform)(cube))
+    factor = np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
+    return draws.mean(axis=0), np.linalg.inv(factor)
 
 
 def idle_dim_for(dim: int, settings: Settings) -> int:
     """How many components the first layer of each pair keeps idle."""
     idle_dim = settings.idle_dim or dim // 2
+    if idle_dim == 0 and settings.flow == "monotone":
+        return 0  # in one dimension every layer moves the only component
     if not 0 < idle_dim < dim:
-        hint = " In one dimension there is nothing to condition on." if dim == 1 else ""
+        hint = ' In one dimension use `flow="monotone"`.' if dim == 1 else ""
         raise ValueError(
             "A coupling layer keeps some components idle and moves the others; got "
             f"`idle_dim={idle_dim}` with `dim={dim}`.{hint}"
@@ -40,14 +93,17 @@ def idle_dim_for(dim: int, settings: Settings) -> int:
     return idle_dim
 
 
-def orders(dim: int, settings: Settings) -> Int[Array, "pairs d"]:
-    """How each pair of layers orders the components before splitting them.
+def orders(dim: int, settings: Settings) -> Int[Array, "blocks d"]:
+    """How each block of layers orders the components before splitting them.
 
     With one split for all pairs two components on the same side never see each other directly, and
     what couples them is nearly out of reach. Permuted orders start with that split and then prefer
     to separate the components that have been apart least often.
     """
+    assert settings.layers is not None
     pairs, idle_dim = settings.layers // 2, idle_dim_for(dim, settings)
+    if idle_dim == 0:
+        return jnp.zeros((settings.layers, 1), dtype=int)
     table = [np.arange(dim)]
     apart = _separated(table[0], idle_dim)
     rng = np.random.default_rng(0)  # the orders are part of the architecture, not of a run

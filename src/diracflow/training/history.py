@@ -12,6 +12,7 @@ class Record:
     error: float  # estimated, in nats
     residual: float  # of the velocity at its start, on the points it was fitted to
     fresh_residual: float  # of the velocity that ended the step before, on this one's points
+    regularisation: float  # relative, in force from here on
     rank: float  # directions of the parameters in use
     forcing: float  # root mean square, in nats per unit of clock
     rejected: int  # attempts before it, since the last accepted step

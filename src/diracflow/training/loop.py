@@ -13,18 +13,21 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..flow.ansatz import Ansatz
-from ..galerkin.collocation import CUBES, Draws, draw
-from ..galerkin.velocity import Velocity, velocity
+from ..flow.ansatz import AbstractAnsatz
+from ..galerkin.collocation import CUBES, Draws, draw, place
+from ..galerkin.velocity import Velocity, implicit_velocity, survey, velocity
 from ..problem.laws import AbstractLaw
 from .history import Record
+from .regularisation import Regularisation
 from .settings import Settings
 from .status import Status
-from .step import Step, bogacki_shampine, next_length
+from .step import Budget, Step, VectorField, bogacki_shampine, fisher_norm
 from .trajectory import Trajectory
 
 # A step below this share of the clock's range is no progress.
 _SMALLEST = 1e-9
+# Of the budget, for the first step.
+_START_SHARE = 0.1
 
 
 class TimeLoop:
@@ -32,7 +35,7 @@ class TimeLoop:
 
     def __init__(
         self,
-        ansatz: Ansatz,
+        ansatz: AbstractAnsatz,
         starts: AbstractLaw,
         horizon: float,
         settings: Settings,
@@ -40,10 +43,14 @@ class TimeLoop:
     ):
         self.ansatz, self.starts, self.settings, self.key = ansatz, starts, settings, key
         self.end = float(np.sqrt(horizon))
-        self.clock = float(np.sqrt(settings.first_time * horizon))
-        self.length = self.clock
+        self.length = float(np.sqrt(settings.first_time * horizon))
+        # In raw coordinates the source alone is the density up to the first time.
+        self.clock = 0.0 if ansatz.standardised else self.length
         self.theta = ansatz.theta
-        self.velocity = jnp.zeros_like(self.theta)
+        self.budget = Budget(settings.tolerance, settings.allowance)
+        self.regularisation = Regularisation(settings.regularisation)
+        self.prior = jnp.zeros_like(self.theta)
+        self.candidates = self.prior[None]
         self.clocks = [self.clock]
         self.thetas = [np.asarray(self.theta)]
         self.first: list[np.ndarray] = []
@@ -58,7 +65,7 @@ class TimeLoop:
                 return Status.STEP_LIMIT
             if self.seconds() >= self.settings.max_seconds:
                 return Status.TIME_LIMIT
-            status = self._advance()
+            status = self._advance() if self.clock > 0 else self._begin()
             if status is not Status.FINISHED:
                 return status
             report(self.history[-1])
@@ -70,48 +77,95 @@ class TimeLoop:
         first, last = (np.stack(rows) if rows else empty for rows in (self.first, self.last))
         return Trajectory(np.array(self.clocks), np.stack(self.thetas), first, last)
 
+    def _begin(self) -> Status:
+        """The first step, implicit, from the Dirac start."""
+        draws, rejected, error = self._draw(), 0, np.nan
+        points = place(self.ansatz, self.theta, jnp.asarray(0.0), draws)
+        regularisation = jnp.asarray(self.regularisation.value)
+
+        def implicit(length: float) -> Velocity:
+            return implicit_velocity(
+                self.ansatz, self.theta, jnp.asarray(length), points, regularisation
+            )
+
+        start = implicit(self.length)
+        while self.length >= _SMALLEST * self.end:
+            half = implicit(self.length / 2)
+            theta = self.theta + self.length * start.theta_dot
+            end = self._field(draws)(theta, self.length)
+            # The step is off by its length times half the change of the velocity along it, and half
+            # of that change is seen between the velocities for the whole and for half of it.
+            change = self.length * (start.theta_dot - half.theta_dot)
+            error = float(fisher_norm(change, end.normal.gram))
+            if error <= _START_SHARE * self.budget.total and _finite(end.theta_dot):
+                self._accept(Step(theta, start, error), start, end, self.length, rejected)
+                return Status.FINISHED
+            rejected += 1
+            self.length, start = self.length / 2, half
+        return Status.STEP_COLLAPSED if np.isfinite(error) else Status.NOT_FINITE
+
     def _advance(self) -> Status:
         """One accepted step; any status but `FINISHED` means that none was possible."""
-        draws = self._draw()
-        start = self._field(draws)(self.theta, self.clock)
+        field = self._field(self._draw())
+        start = field(self.theta, self.clock)
         if not _finite(start.theta_dot):
             return Status.NOT_FINITE
         rejected = 0
         while True:
             length = min(self.length, self.end - self.clock)
-            step = bogacki_shampine(self._field(draws), self.theta, self.clock, length, start)
-            if step.error <= self.settings.tolerance and _finite(step.end.theta_dot):
-                self._accept(step, start, length, rejected)
+            step = bogacki_shampine(field, self.theta, self.clock, length, start)
+            if step.error <= self._share(length) and _finite(step.end.theta_dot):
+                self._accept(step, start, step.end, length, rejected)
                 return Status.FINISHED
             rejected += 1
             # NaN fails the comparison above; there the estimate says nothing, so the step is cut.
             finite = np.isfinite(step.error)
-            tolerance = self.settings.tolerance
-            self.length = min(
-                next_length(length, step.error, tolerance) if finite else 0.2 * length,
-                0.7 * length,
-            )
+            shorter = self._next_length(length, step.error) if finite else 0.2 * length
+            self.length = min(shorter, 0.7 * length)
             if self.length < _SMALLEST * self.end:
                 return Status.STEP_COLLAPSED if finite else Status.NOT_FINITE
 
-    def _accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
+    def _share(self, length: float) -> float:
+        return self.budget.share(length / self.end)
+
+    def _next_length(self, length: float, error: float) -> float:
+        return self.end * self.budget.next_length(length / self.end, error)
+
+    def _accept(
+        self, step: Step, start: Velocity, end: Velocity, length: float, rejected: int
+    ) -> None:
+        """Move to the end of a step whose velocity there is `end`, and prepare the next."""
+        # Residuals partly cancel over time and errors of time steps less so: twice the rate of the
+        # budget is allowed to the former.
+        enough = (2 * self.budget.total / self.end / max(float(start.forcing), 1e-300)) ** 2
+        fresh = self.regularisation.choose(np.asarray(start.fresh_residuals), enough)
         # Landing on the horizon exactly, not within rounding of it.
         landed = self.clock + length >= self.end * (1 - 1e-12)
         self.clock = self.end if landed else self.clock + length
-        self.theta, self.velocity = step.theta, step.end.theta_dot
+        self.theta = step.theta
         self.clocks.append(self.clock)
         self.thetas.append(np.asarray(step.theta))
         self.first.append(np.asarray(start.theta_dot))
         self.last.append(np.asarray(step.end.theta_dot))
-        self.length = next_length(length, step.error, self.settings.tolerance)
+        self.length = self._next_length(length, step.error)
+        judged = survey(
+            end.normal,
+            jnp.asarray(self.regularisation.spread()),
+            self.prior,
+            jnp.asarray(self.regularisation.value),
+        )
+        self.candidates = judged.candidates
+        self.prior = self.settings.momentum * end.theta_dot
+        self.prior -= self.settings.recall * (self.theta - self.ansatz.theta) / self.clock
         self.history.append(
             Record(
                 time=self.clock**2,
                 length=length,
                 error=step.error,
                 residual=float(start.residual),
-                fresh_residual=float(start.fresh_residual),
-                rank=float(start.rank),
+                fresh_residual=fresh,
+                regularisation=self.regularisation.value,
+                rank=float(judged.rank),
                 forcing=float(start.forcing),
                 rejected=rejected,
                 seconds=self.seconds(),
@@ -121,14 +175,21 @@ class TimeLoop:
     def _draw(self) -> Draws:
         key = jr.fold_in(self.key, len(self.history))
         cube = CUBES[self.settings.sampling]
-        return draw(cube, key, self.starts, self.ansatz.source.sde.dim, self.settings.samples)
+        samples = self.settings.samples
+        assert samples is not None  # settled before the loop is made
+        return draw(cube, key, self.starts, self.ansatz.source.sde.dim, samples)
 
-    def _field(self, draws: Draws) -> Callable[[Float[Array, " m"], float], Velocity]:
-        regularisation = jnp.asarray(self.settings.regularisation)
+    def _field(self, draws: Draws) -> VectorField:
+        regularisation = jnp.asarray(self.regularisation.value)
+        prior, candidates = self.prior, self.candidates
+        frozen = place(self.ansatz, self.theta, jnp.asarray(self.clock), draws)
 
         def field(theta: Float[Array, " m"], clock: float) -> Velocity:
+            points = frozen
+            if not self.ansatz.standardised:  # raw points spread with the density
+                points = place(self.ansatz, theta, jnp.asarray(clock), draws)
             return velocity(
-                self.ansatz, theta, jnp.asarray(clock), draws, regularisation, self.velocity
+                self.ansatz, theta, jnp.asarray(clock), points, regularisation, prior, candidates
             )
 
         return field

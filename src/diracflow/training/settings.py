@@ -1,71 +1,99 @@
 """What a user may set about a training, and the presets."""
 
 import dataclasses
+import math
 import numbers
 from typing import Any
 
 from ..galerkin.collocation import CUBES
 
-# Ways to order the components before each pair of layers; see `build.orders`.
+# Flows, and the coordinates they act in; see `build`.
+FLOWS = ("monotone", "affine")
+# Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Typed settings of one training.
+    """Typed settings of one training. `None` means: chosen from dimension and tolerance.
 
     **Arguments:**
 
+    - `tolerance`: the budget for the error of the log-density from stepping in time, in nats, root
+        mean square, over the whole horizon.
+    - `flow`: `"monotone"` couplings in standardised coordinates with linear mixing, or the paper's
+        `"affine"` couplings in raw coordinates.
     - `layers`: number of coupling layers, even.
-    - `hidden`: hidden size of the GRU cell in each layer.
-    - `beta`: bound of the scale, which lies within `1 ± beta`.
+    - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
+    - `bumps`: terms of each monotone function.
+    - `beta`: bound of the relative change of a slope, which lies within `1 ± beta`.
     - `idle_dim`: components kept idle by the odd layers; half of them by default.
     - `masks`: `"fixed"` splits the components the same way in all layers, as the paper does;
         `"permuted"` lets every pair of layers split them differently.
     - `samples`: collocation points for each evaluation of the velocity.
     - `sampling`: `"sobol"` (scrambled) or `"montecarlo"`.
-    - `regularisation`: Tikhonov parameter relative to the mean eigenvalue of the Gram matrix.
-    - `tolerance`: error allowed in one step, as the root mean square change of the log-density.
-    - `first_time`: share of the horizon up to which the source alone is the density.
+    - `regularisation`: Tikhonov parameter relative to the mean eigenvalue of the Gram matrix;
+        by default the one with the smallest residual on fresh points, step by step.
+    - `momentum`: the share of the last step's velocity that regularisation pulls towards.
+    - `recall`: the rate, in units of one over the clock, at which regularisation pulls parameters
+        that the points do not determine back to their initial values.
+    - `allowance`: what a step may err whatever its length, as a share of `tolerance`; if infinite,
+        `tolerance` bounds the error of each step rather than their sum.
+    - `first_time`: share of the horizon covered by the first step; in raw coordinates, the share
+        up to which the source alone is the density.
     - `max_steps`, `max_seconds`: limits after which training stops with what it has.
     """
 
-    layers: int = 10
-    hidden: int = 4
+    tolerance: float = 2e-3
+    flow: str = "monotone"
+    layers: int | None = None
+    hidden: int | None = None
+    bumps: int = 4
     beta: float = 0.9
     idle_dim: int | None = None
     masks: str = "permuted"
-    samples: int = 4096
+    samples: int | None = None
     sampling: str = "sobol"
-    regularisation: float = 1e-10
-    tolerance: float = 1e-3
+    regularisation: float | None = None
+    momentum: float = 0.9
+    recall: float = 1.0
+    allowance: float = 3e-3
     first_time: float = 1e-4
     max_steps: int = 2000
     max_seconds: float = float("inf")
 
     def __post_init__(self) -> None:
         self._whole("layers", least=2)
-        if self.layers % 2:
+        if self.layers is not None and self.layers % 2:
             raise ValueError(
                 "`layers` must be even: layers come in pairs that together move every component; "
                 f"got {self.layers}."
             )
         self._whole("hidden", least=1)
+        self._whole("bumps", least=1)
         self._whole("samples", least=2)
         self._whole("max_steps", least=1)
-        if self.idle_dim is not None:
-            self._whole("idle_dim", least=1)
+        self._whole("idle_dim", least=1)
         self._real("beta", 0, 1)
-        self._real("regularisation", 0, 1)
         self._real("tolerance", 0, float("inf"))
         self._real("first_time", 0, 1)
-        if self.max_seconds != float("inf"):
-            self._real("max_seconds", 0, float("inf"))
+        if self.regularisation is not None:
+            self._real("regularisation", 0, 1)
+        if self.momentum != 0:
+            self._real("momentum", 0, 1)
+        if self.recall != 0:
+            self._real("recall", 0, float("inf"))
+        for name in ("allowance", "max_seconds"):
+            if getattr(self, name) != float("inf"):
+                self._real(name, 0, float("inf"))
+        _one_of("flow", self.flow, FLOWS)
         _one_of("masks", self.masks, MASKS)
         _one_of("sampling", self.sampling, tuple(CUBES))
 
     def _whole(self, name: str, *, least: int) -> None:
         value = getattr(self, name)
+        if value is None:
+            return
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
             raise ValueError(f"`{name}` must be a whole number, at least {least}; got {value!r}.")
         object.__setattr__(self, name, int(value))
@@ -83,11 +111,22 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
 
 
-# Until other layers are there, `accurate` differs from `paper` by its masks alone.
 PRESETS = {
-    "quick": Settings(layers=6, samples=2048, tolerance=2e-3, regularisation=1e-7),
+    "quick": Settings(tolerance=2e-2),
     "accurate": Settings(),
-    "paper": Settings(masks="fixed"),
+    # What the paper leaves open is documented in docs/method.md.
+    "paper": Settings(
+        tolerance=1e-3,
+        flow="affine",
+        layers=10,
+        hidden=4,
+        masks="fixed",
+        samples=4096,
+        regularisation=1e-10,
+        momentum=0.0,
+        recall=0.0,
+        allowance=float("inf"),
+    ),
 }
 
 
@@ -99,3 +138,30 @@ def settings_for(preset: str, **changes: Any) -> Settings:
     if unknown:
         raise ValueError(f"Unknown setting {unknown[0]!r}; there are {', '.join(known)}.")
     return dataclasses.replace(PRESETS[preset], **changes)
+
+
+def sized(settings: Settings, dim: int) -> Settings:
+    """The settings with layers and width filled in for a problem in `dim` dimensions.
+
+    Two splits of the components into halves cannot tell apart more than four of them, three not
+    more than eight: pairs of layers grow with the logarithm of the dimension. The outputs of a
+    layer grow with the dimension and its width falls, so that the number of parameters grows slowly
+    until the width is down to three. A tighter tolerance asks for more of them.
+    """
+    pairs = max(2, math.ceil(math.log2(dim)))
+    width = 8 * (2 / max(dim, 2)) * (2e-3 / settings.tolerance) ** 0.15
+    return dataclasses.replace(
+        settings,
+        layers=settings.layers or 2 * pairs,
+        hidden=settings.hidden or max(3, round(width)),
+    )
+
+
+def sampled(settings: Settings, parameters: int) -> Settings:
+    """The settings with the number of points filled in, at least twice that of the parameters.
+
+    A power of two, for which Sobol points are balanced.
+    """
+    return dataclasses.replace(
+        settings, samples=settings.samples or 2 ** math.ceil(math.log2(2 * parameters))
+    )

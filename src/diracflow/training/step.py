@@ -3,8 +3,12 @@ r"""One step of the Bogacki--Shampine pair, of order three with an embedded erro
 The error is measured by what it does to the density: for a change $e$ of the parameters,
 $\sqrt{e^\top G e}$ is the root mean square change of the log-density in nats, $G$ the Gram
 (Fisher) matrix. It does not depend on how the flow is parametrised.
+
+A step may use up its share of the budget, which is proportional to its length: the errors of all
+steps then add up to no more than the budget, however many steps there are.
 """
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -34,7 +38,7 @@ def bogacki_shampine(
     new = theta + length * (2 * k1 / 9 + k2 / 3 + 4 * k3 / 9)
     end = field(new, clock + length)
     error = length * (-5 * k1 / 72 + k2 / 12 + k3 / 9 - end.theta_dot / 8)
-    return Step(new, end, float(fisher_norm(error, start.gram)))
+    return Step(new, end, float(fisher_norm(error, start.normal.gram)))
 
 
 def fisher_norm(change: Float[Array, " m"], gram: Float[Array, "m m"]) -> Float[Array, ""]:
@@ -42,7 +46,26 @@ def fisher_norm(change: Float[Array, " m"], gram: Float[Array, "m m"]) -> Float[
     return jnp.sqrt(jnp.maximum(change @ gram @ change, 0.0))
 
 
-def next_length(length: float, error: float, tolerance: float) -> float:
-    """Step length at which the error would meet the tolerance, with the usual safeguards."""
-    ratio = max(error / tolerance, 1e-6)
-    return length * min(3.0, max(0.2, 0.9 * ratio ** (-1 / 3)))
+class Budget(eqx.Module):
+    r"""How much error a step may make.
+
+    A step over a share $h$ of the clock may make an error of `total` times $h + $ `allowance`. The
+    allowance is for short steps near the start, where the parameters find their course: without it
+    the loop crawls there. With an infinite one every step may make an error of `total`.
+    """
+
+    total: float
+    allowance: float
+
+    def share(self, length: float) -> float:
+        """Error allowed in a step over the share `length` of the clock, in nats."""
+        if math.isinf(self.allowance):
+            return self.total
+        return self.total * (length + self.allowance)
+
+    def next_length(self, length: float, error: float) -> float:
+        """Length at which the error would meet its share, with the usual safeguards."""
+        ratio = max(error / self.share(length), 1e-6)
+        # The error falls with the third power of the length, its share with the first at most.
+        order = 3 - length / (length + self.allowance)
+        return length * min(3.0, max(0.2, 0.9 * ratio ** (-1 / order)))

@@ -1,0 +1,149 @@
+r"""A coupling whose components move by smooth, strictly increasing functions.
+
+$$v \mapsto e^{a}\Big(v + \frac{\gamma}{K}\sum_k \frac{\alpha_k}{w_k}\tanh(w_k(v - b_k))\Big) + h,
+  \qquad \alpha_k > -1,\ w_k > 0,\ 0 < \gamma < 1.$$
+
+The slope is at least $e^a(1-\gamma)$, so the layer is invertible whatever its coefficients are; all
+of them are functions of the idle components and of the context. With no idle components it still
+bends and splits a density, which is what one dimension needs.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .conditioner import TanhConditioner
+from .polynomial import Quadratic
+
+# Newton steps or halvings; the bracket shrinks to rounding in as many halvings at the latest.
+_MOST_ITERATIONS = 60
+
+
+class Bumps(eqx.Module):
+    r"""The function $v + \frac{\gamma}{K}\sum_k\frac{\alpha_k}{w_k}\tanh(w_k(v-b_k))$."""
+
+    weight: Float[Array, "moved k"]  # gamma / K alpha
+    steepness: Float[Array, "moved k"]
+    centre: Float[Array, "moved k"]
+
+    def __call__(
+        self, v: Float[Array, " moved"]
+    ) -> tuple[Float[Array, " moved"], Float[Array, " moved"]]:
+        """Value and slope."""
+        wave = jnp.tanh(self.steepness * (v[:, None] - self.centre))
+        value = v + jnp.sum(self.weight / self.steepness * wave, axis=1)
+        return value, 1 + jnp.sum(self.weight * (1 - wave**2), axis=1)
+
+    def reach(self) -> Float[Array, " moved"]:
+        """How far a value can lie from its argument."""
+        return jnp.sum(jnp.abs(self.weight) / self.steepness, axis=1)
+
+
+class MonotoneCoupling(eqx.Module):
+    """Moves `moved_dim` components given the idle ones and the context.
+
+    Besides the network, the shift has a quadratic path from the idle components and a linear one
+    from the context. They are the leading terms for every SDE: to first order in the square root
+    of time a density differs from its Euler step by a quadratic change of variables, and linear
+    equations differ by a linear one at all times.
+    """
+
+    conditioner: TanhConditioner
+    from_idle: Quadratic
+    from_context: Float[Array, "moved c"]
+    bumps: int = eqx.field(static=True)
+    gamma: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        idle_dim: int,
+        moved_dim: int,
+        context_dim: int,
+        *,
+        hidden: int,
+        bumps: int,
+        gamma: float,
+        key: PRNGKeyArray,
+    ):
+        self.conditioner = TanhConditioner(
+            idle_dim + context_dim, hidden, moved_dim * (2 + 3 * bumps), key=key
+        )
+        self.from_idle = Quadratic(idle_dim, moved_dim)
+        self.from_context = jnp.zeros((moved_dim, context_dim))
+        self.bumps, self.gamma = bumps, gamma
+
+    def to_source(
+        self,
+        moved: Float[Array, " moved"],
+        idle: Float[Array, " idle"],
+        context: Float[Array, " c"],
+    ) -> tuple[Float[Array, " moved"], Float[Array, ""]]:
+        """The image of the moved components, and the log-determinant."""
+        log_scale, shift, bumps = self._coefficients(idle, context)
+        value, slope = bumps(moved)
+        return jnp.exp(log_scale) * value + shift, jnp.sum(log_scale + jnp.log(slope))
+
+    def from_source(
+        self,
+        moved: Float[Array, " moved"],
+        idle: Float[Array, " idle"],
+        context: Float[Array, " c"],
+    ) -> Float[Array, " moved"]:
+        """Inverse of `to_source`."""
+        log_scale, shift, bumps = self._coefficients(idle, context)
+        return preimage((moved - shift) * jnp.exp(-log_scale), bumps)
+
+    def _coefficients(self, idle: Array, context: Array) -> tuple[Array, Array, Bumps]:
+        k = self.bumps
+        out = self.conditioner(jnp.concatenate([idle, context])).reshape(-1, 2 + 3 * k)
+        shift = out[:, 1] + self.from_idle(idle) + self.from_context @ context
+        bumps = Bumps(
+            weight=self.gamma / k * _above_minus_one(out[:, 2 : 2 + k]),
+            steepness=jnp.exp(out[:, 2 + k : 2 + 2 * k]),
+            # Spread over the bulk of a standard normal law at the start.
+            centre=out[:, 2 + 2 * k :] + jnp.linspace(-2, 2, k, dtype=out.dtype)[None],
+        )
+        return out[:, 0], shift, bumps
+
+
+@jax.custom_jvp
+def preimage(y: Float[Array, " moved"], bumps: Bumps) -> Float[Array, " moved"]:
+    """The argument at which `bumps` takes the value `y`.
+
+    Newton's iteration within a bracket, by halving where it would leave it. Derivatives come from
+    the implicit function theorem.
+    """
+
+    def unfinished(state: tuple) -> Array:
+        _, _, _, change, count = state
+        scale = 1 + jnp.max(jnp.abs(y), initial=0.0)
+        return (change > 8 * jnp.finfo(y.dtype).eps * scale) & (count < _MOST_ITERATIONS)
+
+    def improve(state: tuple) -> tuple:
+        v, low, high, _, count = state
+        value, slope = bumps(v)
+        low, high = jnp.where(value < y, v, low), jnp.where(value > y, v, high)
+        newton = v - (value - y) / slope
+        inside = (newton >= low) & (newton <= high)
+        better = jnp.where(inside, newton, 0.5 * (low + high))
+        return better, low, high, jnp.max(jnp.abs(better - v), initial=0.0), count + 1
+
+    reach = bumps.reach()
+    start = (y, y - reach, y + reach, jnp.asarray(jnp.inf, y.dtype), 0)
+    return jax.lax.while_loop(unfinished, improve, start)[0]
+
+
+@preimage.defjvp
+def _preimage_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    y, bumps = primals
+    y_dot, bumps_dot = tangents
+    v = preimage(y, bumps)
+    _, slope = bumps(v)
+    _, moved = jax.jvp(lambda b: b(v)[0], (bumps,), (bumps_dot,))
+    return v, (y_dot - moved) / slope
+
+
+def _above_minus_one(a: Array) -> Array:
+    """A smooth increasing function from the reals onto those above -1, zero at zero."""
+    return jax.nn.softplus(a + jnp.log(jnp.expm1(1.0))) - 1
