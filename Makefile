@@ -17,7 +17,7 @@ demo: $(STAMP)
 	$(BIN)/diracflow run benes --preset quick --out runs/benes
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -20,7 +20,7 @@ def getkey(request):
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_code_is_let_go():
-    """Thousands of small programs in one process exhaust the memory maps that the compiler needs."""
+    """Thousands of programs in one process exhaust the memory maps that the compiler needs."""
     yield
     jax.clear_caches()
 
