@@ -158,7 +158,11 @@ def test_legacy_keys_are_accepted():
     model = df.models.benes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        df.learn(model.sde, model.starts, 0.1, key=jax.random.PRNGKey(0), max_steps=1, **SMALL)
+        old, new = (
+            df.learn(model.sde, model.starts, 0.1, key=key, max_steps=1, **SMALL)
+            for key in (jax.random.PRNGKey(0), jr.key(0))
+        )
+    np.testing.assert_array_equal(old.trajectory.thetas, new.trajectory.thetas)
 
 
 MODEL = df.models.benes()
@@ -189,6 +193,7 @@ def test_bad_calls_are_refused(changes, message):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_presets_on_benes(getkey):
     model = df.models.benes()
     for preset, bar in (("quick", 2e-5), ("accurate", 1e-6)):
