@@ -135,8 +135,8 @@ class TimeLoop:
         self, step: Step, start: Velocity, end: Velocity, length: float, rejected: int
     ) -> None:
         """Move to the end of a step whose velocity there is `end`, and prepare the next."""
-        # Residuals partly cancel over time and errors of time steps less so: twice the rate of the
-        # budget is allowed to the former.
+        # A residual that lasted over the whole horizon at twice the rate of the budget. It does not
+        # last: fresh points are drawn for every step.
         enough = (2 * self.budget.total / self.end / max(float(start.forcing), 1e-300)) ** 2
         fresh = self.regularisation.choose(np.asarray(start.fresh_residuals), enough)
         # Landing on the horizon exactly, not within rounding of it.

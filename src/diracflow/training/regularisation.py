@@ -15,7 +15,8 @@ import numpy as np
 # Neighbouring values differ by this factor.
 _RUNG = 4.0
 # Below the smallest, residuals still fall, but parameters take paths so rough that steps shorten:
-# on Beneš 1e-12 took twice the steps for errors no smaller at the horizon.
+# on Beneš a bound of 1e-12 took 264 steps (tolerance 1.5e-3) where this one takes 143 (2e-3), for
+# 1.1e-7 against 9.1e-8 at the horizon.
 _SMALLEST, _LARGEST = 1e-8, 1e-2
 # Where the search begins.
 _FIRST = 1e-6
