@@ -20,5 +20,6 @@ EXACT_MODELS = {
         1.0,
     ),
     "benes": (df.models.benes(), 1.0),
+    "benes-3d": (df.models.benes(dim=3), 1.0),
     "sheared": (df.models.sheared(4), 0.5),
 }

@@ -62,19 +62,25 @@ def ornstein_uhlenbeck(
     )
 
 
-def benes(angle: float = np.pi / 3) -> Model:
-    r"""The rotated Beneš SDE $dX = R\tanh(R^\top X)\,dt + R\,dW$ in two dimensions.
+def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
+    r"""The rotated Beneš SDE $dX = R\tanh(R^\top X)\,dt + R\,dW$.
 
-    From one start the density splits into four modes. `angle` is that of the rotation $R$.
+    From one start the density splits into $2^d$ modes. $R$ turns every two neighbouring axes by
+    `angle`, one pair after another.
     """
-    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    if dim < 1:
+        raise ValueError(f"`dim` must be at least 1; got {dim}.")
+    rotation = np.eye(dim)
+    plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    for first in range(dim - 1):
+        rotation[:, first : first + 2] = rotation[:, first : first + 2] @ plane
     sde = SDE(
         Partial(_benes_drift, rotation),
         Partial(_constant, rotation),
-        2,
-        origin=_origin("benes", angle=angle),
+        dim,
+        origin=_origin("benes", angle=angle, dim=dim),
     )
-    return Model("benes", sde, Normal(0.0, 0.75).expand(2), 3.0, ExactBenes(rotation))
+    return Model("benes", sde, Normal(0.0, 0.75).expand(dim), 3.0, ExactBenes(rotation))
 
 
 def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:

@@ -108,11 +108,11 @@ def moulding(
 ) -> Figure:
     """Samples of the source on their way through the layers of the flow."""
     stages = np.asarray(density.stages(noise, t, x0))
-    columns = 4
-    lines = -(-len(stages) // columns)
+    lines = -(-len(stages) // 6)  # of at most six panels, as equal as can be
+    columns = -(-len(stages) // lines)
     reach = np.abs(stages[..., :2]).max()
     with style():
-        figure = new_figure(9.0, 2.3 * lines)
+        figure = new_figure(9.6, 0.6 + 9.0 / columns * lines)
         axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
         for index, axis in enumerate(axes):
             if index >= len(stages):
