@@ -55,7 +55,7 @@ def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
     x0 = model.starts.sample(getkey(), (8,))
     found = df.errors(density, model.exact, [0.01, 0.3, 1.0], x0, key=getkey()).squared_l2
     # The tolerance of `quick` squared.
-    assert np.all(found.mean(axis=1) < 0.02**2)
+    assert np.all(found.mean(axis=1) < 0.01**2)
 
 
 def test_noise_that_depends_on_the_state(getkey):
@@ -66,7 +66,7 @@ def test_noise_that_depends_on_the_state(getkey):
         df.errors(d, model.exact, [1e-3, 0.1, 0.5], x0).squared_l2.mean(axis=1)
         for d in (density, density.source_only())
     )
-    assert np.all(learned < np.minimum(source / 10, 0.02**2))
+    assert np.all(learned < np.minimum(source / 10, 0.01**2))
 
 
 def test_a_tighter_budget_gives_a_smaller_error(benes, getkey):

@@ -4,7 +4,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from diracflow.flow.monotone import Bumps, MonotoneCoupling, preimage
+from diracflow.flow.monotone import Bumps, MonotoneCoupling, bounded_below, preimage
 
 
 def bumps_of(key, k=4, gamma=0.9, sharp=1.0):
@@ -28,6 +28,17 @@ def test_slopes_stay_positive(getkey):
     bumps = bumps_of(getkey(), sharp=3.0)
     _, slope = jax.vmap(bumps)(4 * jr.normal(getkey(), (500, 3)))
     assert np.all(slope >= 0.1 - 1e-12)
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 100.0])
+def test_weights_share_their_bound(size, getkey):
+    raw = size * jr.normal(getkey(), (1000, 4))
+    weight = bounded_below(raw, 0.9)
+    assert np.all(np.sign(weight) == np.sign(raw))
+    assert np.all(np.sum(np.maximum(-weight, 0), axis=1) < 0.9)
+    # One alone may come close to the bound.
+    alone = bounded_below(jnp.array([[-size * 100, 0.0, 0.0, 0.0]]), 0.9)
+    assert alone[0, 0] < -0.9 * (1 - 0.2 / size)
 
 
 def test_derivatives_of_the_preimage(getkey):

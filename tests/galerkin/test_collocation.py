@@ -4,22 +4,46 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.collocation import CUBES, draw
+from diracflow.galerkin.collocation import CUBES, draw, widening
 
 STARTS = df.Normal([1.0, -2.0], [0.5, 2.0])
 
 
 @pytest.mark.parametrize("name", CUBES)
-def test_draws_follow_the_laws(name, getkey):
+@pytest.mark.parametrize("effective_share", [1.0, 0.7])
+def test_draws_follow_the_laws(name, effective_share, getkey):
     n = 4096
-    draws = draw(CUBES[name], getkey(), STARTS, 2, n)
+    draws = draw(CUBES[name], getkey(), STARTS, 2, n, effective_share)
+    weight = np.asarray(draws.weight)
+    np.testing.assert_allclose(weight.mean(), 1.0, rtol=1e-12)
+    effective = n / np.mean(weight**2)
+    # The share is asked of the law; five standard errors of its estimate from draws are below 0.1.
+    assert abs(effective / n - effective_share) < 0.1
     # Five standard errors of a mean and of a standard deviation for independent draws.
     for values, mean, std in (
         (draws.x0, STARTS.mean, STARTS.factor),
         (draws.noise, np.zeros(2), np.ones(2)),
     ):
-        assert np.all(np.abs(values.mean(axis=0) - mean) < 5 * std / np.sqrt(n))
-        assert np.all(np.abs(values.std(axis=0) - std) < 5 * std / np.sqrt(2 * n))
+        values = np.asarray(values)
+        found = np.average(values, axis=0, weights=weight)
+        assert np.all(np.abs(found - mean) < 5 * std / np.sqrt(effective))
+        spread = np.sqrt(np.average((values - found) ** 2, axis=0, weights=weight))
+        assert np.all(np.abs(spread - std) < 5 * std / np.sqrt(2 * effective))
+
+
+def test_widening_reaches_further_in_fewer_dimensions():
+    factors = [widening(0.7, dim) for dim in (2, 4, 12, 40)]
+    assert factors == sorted(factors, reverse=True)
+    assert widening(1.0, 4) == 1.0
+
+
+def test_widened_starts_stay_within_bounds(getkey):
+    # Of a law with bounds the draws crowd towards them instead of crossing.
+    box = df.Uniform([-1.0, 0.0], [1.0, 2.0])
+    draws = draw(CUBES["sobol"], getkey(), box, 2, 1024, 0.5)
+    x0 = np.asarray(draws.x0)
+    assert np.all((x0 >= np.array([-1.0, 0.0])) & (x0 <= np.array([1.0, 2.0])))
+    assert np.mean(np.abs(x0[:, 0]) > 0.9) > 0.15  # a tenth without widening
 
 
 def test_sobol_beats_montecarlo_by_far(getkey):
@@ -27,7 +51,7 @@ def test_sobol_beats_montecarlo_by_far(getkey):
     def error(name):
         errors = []
         for key in jr.split(jr.key(7), 16):
-            draws = draw(CUBES[name], key, df.Normal(0.0, 1.0).expand(1), 1, 1024)
+            draws = draw(CUBES[name], key, df.Normal(0.0, 1.0).expand(1), 1, 1024, 1.0)
             errors.append(jnp.mean(draws.x0**2 + draws.noise**2) - 2)
         return np.sqrt(np.mean(np.square(errors)))
 
@@ -39,13 +63,13 @@ def test_sobol_beats_montecarlo_by_far(getkey):
 def test_equal_keys_give_equal_draws_and_others_do_not(name, getkey):
     key, other = getkey(), getkey()
     first, again, different = (
-        draw(CUBES[name], k, STARTS, 2, 100).noise for k in (key, key, other)
+        draw(CUBES[name], k, STARTS, 2, 100, 1.0).noise for k in (key, key, other)
     )
     np.testing.assert_array_equal(first, again)
     assert not np.any(np.asarray(first) == np.asarray(different))
 
 
 def test_any_number_of_points_is_finite(getkey):
-    draws = draw(CUBES["sobol"], getkey(), STARTS, 2, 1000)
+    draws = draw(CUBES["sobol"], getkey(), STARTS, 2, 1000, 1.0)
     assert draws.noise.shape == (1000, 2)
     assert np.all(np.isfinite(draws.noise))

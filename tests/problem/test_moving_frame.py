@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.problem.moving_frame import Frame, log_ratio_rate
+from diracflow.problem.moving_frame import Frame, ratio_equation
 from diracflow.source.gaussian import standard_log_prob
 from helpers import EXACT_MODELS
 
@@ -36,14 +36,8 @@ def test_exact_density_solves_the_equation_of_the_ratio(model, order, source, ge
     )
     frame, rate = jax.jvp(frame_at, (c,), (jnp.ones(()),))
     found = jax.jit(
-        lambda zeta: log_ratio_rate(
-            model.sde,
-            lambda z: log_ratio_of(model.exact, frame, c, x0, z),
-            c**2,
-            c,
-            frame,
-            rate,
-            zeta,
+        lambda zeta: ratio_equation(model.sde, c**2, c, frame, rate, zeta).rate(
+            lambda z: log_ratio_of(model.exact, frame, c, x0, z)
         )
     )(zeta)
     slope = jax.jit(jax.grad(lambda c: log_ratio_of(model.exact, frame_at(c), c, x0, zeta)))
@@ -62,7 +56,7 @@ def test_nothing_cancels_at_small_clocks(getkey):
     @jax.jit
     def forcing(c):
         frame, rate = jax.jvp(lambda c: source.frame(c**2, x0), (c,), (jnp.ones(()),))
-        return log_ratio_rate(model.sde, lambda z: 0 * z[0], c**2, c, frame, rate, zeta)
+        return ratio_equation(model.sde, c**2, c, frame, rate, zeta).source
 
     clocks = np.array([1e-4, 1e-6, 1e-8])
     values = np.array([forcing(jnp.array(c)) for c in clocks])

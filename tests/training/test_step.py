@@ -8,22 +8,22 @@ from diracflow.training.step import Budget, bogacki_shampine, fisher_norm
 
 
 class FakeVelocity(eqx.Module):
-    theta_dot: jnp.ndarray
+    theta_dot: np.ndarray
     normal: NormalEquations
 
 
 def field(theta, clock):
     """A nonlinear, time-dependent test equation."""
-    theta_dot = jnp.array([theta[1], -jnp.sin(theta[0]) + clock])
+    theta_dot = np.array([theta[1], -np.sin(theta[0]) + clock])
     return FakeVelocity(theta_dot, NormalEquations(jnp.eye(2), jnp.zeros(2)))
 
 
 def solve(steps):
-    theta, length, worst = jnp.array([1.0, 0.0]), 1.0 / steps, 0.0
+    theta, length, worst = np.array([1.0, 0.0]), 1.0 / steps, 0.0
     for k in range(steps):
         step = bogacki_shampine(field, theta, k * length, length, field(theta, k * length))
         theta, worst = step.theta, max(worst, step.error)
-    return np.asarray(theta), worst
+    return theta, worst
 
 
 def test_third_order_with_a_second_order_estimate():
@@ -61,16 +61,16 @@ def test_shares_of_the_budget_add_up_to_it():
 
 @pytest.mark.parametrize("allowance", [1e-9, 1e-2, 10.0, np.inf])
 def test_next_length_meets_its_share(allowance):
-    # An error of third order, four times its share: the next length is 0.9 of the one that fits,
+    # An error of third order, four times its share: the next length is 0.8 of the one that fits,
     # up to the change of the exponent along the way.
     budget, length = Budget(1e-3, allowance), 0.1
     error = 4 * budget.share(length)
     shorter = budget.next_length(length, error)
     ratio = error * (shorter / length) ** 3 / budget.share(shorter)
-    assert 0.9**3 * 0.9 < ratio <= 1.0
+    assert 0.8**3 * 0.9 < ratio <= 1.0
 
 
 def test_step_length_is_safeguarded():
     budget = Budget(1e-3, 1e-3)
-    np.testing.assert_allclose(budget.next_length(0.1, 0.0), 0.3)
+    np.testing.assert_allclose(budget.next_length(0.1, 0.0), 0.2)
     np.testing.assert_allclose(budget.next_length(0.1, 1e6), 0.02)

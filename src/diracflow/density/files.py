@@ -27,7 +27,7 @@ from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .transition import Facts, TransitionDensity
 
-FORMAT = 2
+FORMAT = 3
 _PROBES = 8
 
 

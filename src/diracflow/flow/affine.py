@@ -12,6 +12,7 @@ form whatever the network does.
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .conditioner import GRUConditioner
@@ -29,7 +30,7 @@ class AffineCoupling(eqx.Module):
 
     def __init__(
         self,
-        idle: Int[Array, " idle"],
+        idle: Int[np.ndarray, " idle"],
         moved_dim: int,
         context_dim: int,
         *,
@@ -78,7 +79,7 @@ class AffineCoupling(eqx.Module):
 
 
 def _see_displacement(
-    conditioner: GRUConditioner, idle: Int[Array, " idle"], key: PRNGKeyArray
+    conditioner: GRUConditioner, idle: Int[np.ndarray, " idle"], key: PRNGKeyArray
 ) -> GRUConditioner:
     r"""Start with hidden units that respond to the displacement $u - x_{0,u}$ alone.
 

@@ -20,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..problem.fokker_planck import log_density_rate
-from ..problem.moving_frame import log_ratio_rate
+from ..problem.moving_frame import RatioEquation, ratio_equation
 from ..source.gaussian import AbstractGaussianSource, standard_log_prob
 from .coupling_flow import CouplingFlow
 
@@ -73,6 +73,12 @@ class AbstractAnsatz(eqx.Module):
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
         """Log-density at a point in own coordinates, up to what does not depend on parameters."""
+
+    def parameter_score(
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> Float[Array, " m"]:
+        """Derivative of `log_density` in the parameters."""
+        return jax.grad(lambda theta: self.at(theta).log_density(y, clock, x0))(self.theta)
 
     @abc.abstractmethod
     def forcing(
@@ -152,12 +158,23 @@ class StandardisedAnsatz(AbstractAnsatz):
         return log_det - 0.5 * (z - y) @ (z + y)
 
     def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        return self._equation(y, clock, x0).rate(lambda z: self.log_density(z, clock, x0))
+
+    def linearised(
+        self, y: Array, clock: Array, x0: Array
+    ) -> tuple[Float[Array, ""], Float[Array, " m"], Float[Array, " m"]]:
+        """`forcing`, `parameter_score`, and the derivative of `forcing` in the parameters."""
+        theta = self.theta
+
+        def log_density(z: Array) -> tuple[Array, Array]:
+            return jax.value_and_grad(lambda t: self.at(t).log_density(z, clock, x0))(theta)
+
+        return self._equation(y, clock, x0).linearised(log_density)
+
+    def _equation(self, y: Array, clock: Array, x0: Array) -> RatioEquation:
         source = self.source
         frame, rate = jax.jvp(lambda c: source.frame(c**2, x0), (clock,), (jnp.ones_like(clock),))
-        time = source.start_time + clock**2
-        return log_ratio_rate(
-            source.sde, lambda z: self.log_density(z, clock, x0), time, clock, frame, rate, y
-        )
+        return ratio_equation(source.sde, source.start_time + clock**2, clock, frame, rate, y)
 
     def _context(self, x0: Float[Array, " d"]) -> Float[Array, " d"]:
         return jnp.asarray(self.whitening, x0.dtype) @ (x0 - jnp.asarray(self.centre, x0.dtype))

@@ -3,7 +3,10 @@ r"""Networks that turn the conditioning vector of a layer into the layer's coeff
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..problem.randomness import generator
 
 
 class GRUConditioner(eqx.Module):
@@ -34,27 +37,38 @@ def _zero_linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Li
     return eqx.tree_at(lambda m: (m.weight, m.bias), linear, zeros)
 
 
+class Linear(eqx.Module):
+    r"""The map $c \mapsto Wc + w$."""
+
+    weight: Float[Array, "out in"]
+    bias: Float[Array, " out"]
+
+    def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.weight @ c + self.bias
+
+
 class TanhConditioner(eqx.Module):
     """Two layers of tanh units and a linear read-out that starts at zero."""
 
-    lift: eqx.nn.Linear
-    inner: eqx.nn.Linear
-    readout: eqx.nn.Linear
+    lift: Linear
+    inner: Linear
+    readout: Linear
 
     def __init__(self, in_size: int, hidden: int, out_size: int, *, key: PRNGKeyArray):
-        lift_key, inner_key, readout_key = jr.split(key, 3)
-        self.lift = _normal_linear(in_size, hidden, bias=0.5, key=lift_key)
-        self.inner = _normal_linear(hidden, hidden, bias=0.1, key=inner_key)
-        self.readout = _zero_linear(hidden, out_size, key=readout_key)
+        rng = generator(key)
+        self.lift = _normal_linear(in_size, hidden, bias=0.5, rng=rng)
+        self.inner = _normal_linear(hidden, hidden, bias=0.1, rng=rng)
+        self.readout = _linear(np.zeros((out_size, hidden)), np.zeros(out_size))
 
     def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
         return self.readout(jnp.tanh(self.inner(jnp.tanh(self.lift(c)))))
 
 
-def _normal_linear(in_size: int, out_size: int, *, bias: float, key: PRNGKeyArray) -> eqx.nn.Linear:
+def _normal_linear(in_size: int, out_size: int, *, bias: float, rng: np.random.Generator) -> Linear:
     """Gaussian weights that keep the size of standardised inputs, and spread biases."""
-    linear = eqx.nn.Linear(in_size, out_size, key=key)
-    weight_key, bias_key = jr.split(key)
-    weight = jr.normal(weight_key, (out_size, in_size)) / jnp.sqrt(in_size)
-    values = (weight, bias * jr.normal(bias_key, (out_size,)))
-    return eqx.tree_at(lambda m: (m.weight, m.bias), linear, values)
+    weight = rng.normal(size=(out_size, in_size)) / np.sqrt(in_size)
+    return _linear(weight, bias * rng.normal(size=out_size))
+
+
+def _linear(weight: np.ndarray, bias: np.ndarray) -> Linear:
+    return Linear(jnp.asarray(weight), jnp.asarray(bias))

@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .mixing import Mixing
@@ -31,7 +32,7 @@ class Layer(Protocol):
 
 
 # Makes a layer from the indices of its idle components, the number of those it moves, and a key.
-MakeLayer = Callable[[Int[Array, " idle"], int, PRNGKeyArray], Layer]
+MakeLayer = Callable[[Int[np.ndarray, " idle"], int, PRNGKeyArray], Layer]
 
 
 class AbstractBlock(eqx.Module):
@@ -150,7 +151,7 @@ class CouplingFlow(eqx.Module):
 def coupling_flow(
     make_layer: MakeLayer,
     idle_dim: int,
-    orders: Int[Array, "blocks d"],
+    orders: Int[np.ndarray, "blocks d"],
     *,
     mixing: bool,
     key: PRNGKeyArray,
@@ -162,15 +163,16 @@ def coupling_flow(
     """
     dim = orders.shape[1]
 
-    def coupling(order: Int[Array, " d"], idle_dim: int, key: PRNGKeyArray) -> Coupling:
+    def coupling(order: Int[np.ndarray, " d"], idle_dim: int, key: PRNGKeyArray) -> Coupling:
         layer = make_layer(order[:idle_dim], dim - idle_dim, key)
-        return Coupling(layer, Mixing(dim) if mixing else None, order, idle_dim)
+        return Coupling(layer, Mixing(dim) if mixing else None, jnp.asarray(order), idle_dim)
 
-    def block(key: PRNGKeyArray, order: Int[Array, " d"]) -> AbstractBlock:
+    def block(key: PRNGKeyArray, order: Int[np.ndarray, " d"]) -> AbstractBlock:
         if idle_dim == 0:
             return coupling(order, 0, key)
         first_key, second_key = jr.split(key)
         first = coupling(order, idle_dim, first_key)
-        return Pair(first, coupling(jnp.roll(order, -idle_dim), dim - idle_dim, second_key))
+        return Pair(first, coupling(np.roll(order, -idle_dim), dim - idle_dim, second_key))
 
-    return CouplingFlow(eqx.filter_vmap(block)(jr.split(key, len(orders)), orders))
+    blocks = [block(*pair) for pair in zip(jr.split(key, len(orders)), orders, strict=True)]
+    return CouplingFlow(jax.tree.map(lambda *arrays: np.stack(arrays), *blocks))

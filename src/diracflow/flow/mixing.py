@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -14,7 +15,7 @@ class Mixing(eqx.Module):
     deviation: Float[Array, "d d"]
 
     def __init__(self, dim: int):
-        self.deviation = jnp.zeros((dim, dim))
+        self.deviation = jnp.asarray(np.zeros((dim, dim)))
 
     def to_source(self, x: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
         """The image of a state, and the log-determinant."""

@@ -16,7 +16,7 @@ class Quadratic(eqx.Module):
     weight: Float[Array, "out monomials"]
 
     def __init__(self, in_size: int, out_size: int):
-        self.weight = jnp.zeros((out_size, in_size + in_size * (in_size + 1) // 2))
+        self.weight = jnp.asarray(np.zeros((out_size, in_size + in_size * (in_size + 1) // 2)))
 
     def __call__(self, u: Float[Array, " in"]) -> Float[Array, " out"]:
         # Products with constant matrices: indexing would turn into scatters under differentiation.

@@ -6,13 +6,14 @@ moving source does not already supply.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..flow.ansatz import AbstractAnsatz
+from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .collocation import Points
 
 
@@ -23,57 +24,36 @@ class Rows(eqx.Module):
     forcing: Float[Array, " n"]
 
 
-def assemble(
-    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> Rows:
+def assemble(ansatz: AbstractAnsatz, clock: Float[Array, ""], points: Points) -> Rows:
     r"""Jacobian and forcing over all points.
 
     Under the current density both have mean zero for every start, since $\int P = 1$ is kept by
     $\theta$ and by the Fokker--Planck equation. Taking off the sample mean removes noise only.
     """
-    jacobian = per_point(ansatz, jax.grad(log_density), theta, clock, points)
-    return Rows(centred(jacobian), centred(per_point(ansatz, forcing, theta, clock, points)))
+    jacobian = per_point(ansatz.parameter_score, clock, points)
+    return rows(jacobian, per_point(ansatz.forcing, clock, points), points)
 
 
-def assemble_implicit(
-    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> Rows:
+def assemble_implicit(ansatz: StandardisedAnsatz, clock: Float[Array, ""], points: Points) -> Rows:
     r"""Rows of an implicit Euler step from the start of the clock to `clock`.
 
     The forcing is taken at the end of the step, to first order:
     $f(\theta + c\eta) \approx f + cF\eta$ with $F = \nabla_\theta f$, so the Jacobian becomes
     $J - cF$.
     """
-    jacobian = per_point(ansatz, jax.grad(log_density), theta, clock, points)
-    values, slopes = per_point(ansatz, jax.value_and_grad(forcing), theta, clock, points)
-    return Rows(centred(jacobian - clock * slopes), centred(values))
+    forcing, jacobian, slopes = per_point(ansatz.linearised, clock, points)
+    return rows(jacobian - clock * slopes, forcing, points)
 
 
-def per_point(
-    ansatz: AbstractAnsatz,
-    function: Callable,
-    theta: Float[Array, " m"],
-    clock: Float[Array, ""],
-    points: Points,
-) -> Array:
-    """`function(theta, ansatz, clock, y, x0)` at every point."""
-    return jax.vmap(lambda y, x0: function(theta, ansatz, clock, y, x0))(points.y, points.x0)
+def per_point(function: Callable, clock: Float[Array, ""], points: Points) -> Any:
+    """`function(y, clock, x0)` at every point."""
+    return jax.vmap(lambda y, x0: function(y, clock, x0))(points.y, points.x0)
 
 
-def log_density(
-    theta: Array, ansatz: AbstractAnsatz, clock: Array, y: Array, x0: Array
-) -> Float[Array, ""]:
-    r"""$q$ at one point, as a function of the parameters."""
-    return ansatz.at(theta).log_density(y, clock, x0)
-
-
-def forcing(
-    theta: Array, ansatz: AbstractAnsatz, clock: Array, y: Array, x0: Array
-) -> Float[Array, ""]:
-    r"""$f$ at one point, as a function of the parameters."""
-    return ansatz.at(theta).forcing(y, clock, x0)
-
-
-def centred(values: Float[Array, "n *rest"]) -> Float[Array, "n *rest"]:
-    """Values minus their mean over the points."""
-    return values - jnp.mean(values, axis=0, keepdims=True)
+def rows(jacobian: Float[Array, "n m"], forcing: Float[Array, " n"], points: Points) -> Rows:
+    """Rows centred, and scaled so that squares of them average with the points' weights."""
+    weight = points.weight
+    return Rows(
+        (jacobian - (weight @ jacobian / len(weight))[None]) * jnp.sqrt(weight)[:, None],
+        (forcing - weight @ forcing / len(weight)) * jnp.sqrt(weight),
+    )

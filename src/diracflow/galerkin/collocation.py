@@ -10,23 +10,24 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.laws import AbstractLaw
+from ..problem.randomness import generator
 
 UnitCube = Callable[[PRNGKeyArray, int, int], np.ndarray]
 
 
 class Draws(eqx.Module):
-    """Start points and latent noise, one row each."""
+    """Start points and latent noise, one row each, and what each counts in a mean."""
 
     x0: Float[Array, "n d"]
     noise: Float[Array, "n d"]
+    weight: Float[Array, " n"]
 
 
 class Points(eqx.Module):
@@ -34,6 +35,7 @@ class Points(eqx.Module):
 
     x0: Float[Array, "n d"]
     y: Float[Array, "n d"]
+    weight: Float[Array, " n"]
 
 
 @eqx.filter_jit
@@ -43,36 +45,52 @@ def place(
     """The points of the density with parameters `theta` to which the draws are carried."""
     at_theta = ansatz.at(theta)
     y = jax.vmap(lambda x0, noise: at_theta.place(noise, clock, x0))(draws.x0, draws.noise)
-    return Points(draws.x0, y)
+    return Points(draws.x0, y, draws.weight)
 
 
-def draw(cube: UnitCube, key: PRNGKeyArray, starts: AbstractLaw, dim: int, samples: int) -> Draws:
-    """`samples` joint draws of start and noise from points of the unit cube in `2 * dim`."""
-    u = cube(key, samples, 2 * dim)
-    return Draws(_carry(starts, jnp.asarray(u[:, :dim])), jnp.asarray(ndtri(u[:, dim:])))
+def draw(
+    cube: UnitCube,
+    key: PRNGKeyArray,
+    starts: AbstractLaw,
+    dim: int,
+    samples: int,
+    effective_share: float,
+) -> Draws:
+    """`samples` joint draws of start and noise from points of the unit cube in `2 * dim`.
+
+    A draw far out has more say in a least-squares fit than its neighbours can check. So draws reach
+    further out than their laws do, by a factor on the scale of the normal law, and weights make up
+    for it: as far as these leave `effective_share` of the draws effective.
+    """
+    factor = widening(effective_share, 2 * dim)
+    normal = factor * ndtri(cube(key, samples, 2 * dim))
+    weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
+    x0 = starts.transport(_inside(ndtr(normal[:, :dim])))
+    return Draws(x0, jnp.asarray(normal[:, dim:]), jnp.asarray(weight / weight.mean()))
+
+
+def widening(effective_share: float, dim: int) -> float:
+    r"""The factor $s$ by which to widen a standard normal law in `dim` dimensions.
+
+    Weights from $N(0, s^2)$ to $N(0, 1)$ have the effective share
+    $E[w]^2/E[w^2] = \sqrt{2s^2-1}/s^2$ in each dimension.
+    """
+    each = effective_share ** (1 / dim)
+    return float(np.sqrt((1 + np.sqrt(1 - each**2)) / each**2))
 
 
 def sobol(key: PRNGKeyArray, samples: int, dim: int) -> np.ndarray:
     """Scrambled Sobol points: their error in a mean falls nearly as 1/n."""
-    engine = qmc.Sobol(dim, rng=_generator(key))
+    engine = qmc.Sobol(dim, rng=generator(key))
     return _inside(engine.random_base2(int(np.ceil(np.log2(samples))))[:samples])
 
 
 def montecarlo(key: PRNGKeyArray, samples: int, dim: int) -> np.ndarray:
     """Independent uniform points."""
-    return _inside(_generator(key).random((samples, dim)))
+    return _inside(generator(key).random((samples, dim)))
 
 
 CUBES: dict[str, UnitCube] = {"sobol": sobol, "montecarlo": montecarlo}
-
-
-@eqx.filter_jit
-def _carry(starts: AbstractLaw, u: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    return jax.vmap(starts.from_uniform)(u)
-
-
-def _generator(key: PRNGKeyArray) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jr.bits(key, (4,), dtype=jnp.uint32)))
 
 
 def _inside(u: np.ndarray) -> np.ndarray:

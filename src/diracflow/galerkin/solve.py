@@ -37,14 +37,18 @@ class NormalEquations(eqx.Module):
         factor = self._factor(regularisation)
         return prior + cho_solve(factor, self.moment - self.gram @ prior)
 
-    def rank(self, regularisation: Float[Array, ""]) -> Float[Array, ""]:
-        r"""Directions the regularisation leaves free, $\mathrm{tr}\,G(G+\lambda)^{-1}$.
+    def solve_and_rank(
+        self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
+    ) -> tuple[Float[Array, " m"], Float[Array, ""]]:
+        r"""The velocity, and how many directions the regularisation leaves free.
 
-        Estimated with random signs.
+        That is $\mathrm{tr}\,G(G+\lambda)^{-1}$, estimated with random signs.
         """
         probes = jr.rademacher(jr.key(0), (len(self.moment), _PROBES), dtype=self.gram.dtype)
-        solved = cho_solve(self._factor(regularisation), probes)
-        return jnp.sum(probes * (self.gram @ solved)) / _PROBES
+        sides = jnp.column_stack([self.moment - self.gram @ prior, probes])
+        solved = cho_solve(self._factor(regularisation), sides)
+        rank = jnp.sum(probes * (self.gram @ solved[:, 1:])) / _PROBES
+        return prior + solved[:, 0], rank
 
     def _factor(self, regularisation: Float[Array, ""]) -> tuple[Array, bool]:
         m = len(self.moment)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..flow.ansatz import AbstractAnsatz
+from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .assembly import Rows, assemble, assemble_implicit
 from .collocation import Points
 from .solve import NormalEquations, normal_equations, relative_residual
@@ -44,13 +44,13 @@ def velocity(
     `candidates` are velocities found at the same `theta` and `clock` with other points; their
     residuals on these are fresh: they do not flatter as the in-sample residual does.
     """
-    rows = assemble(ansatz, theta, clock, points)
+    rows = assemble(ansatz.at(theta), clock, points)
     return _solved(rows, regularisation, prior, candidates)
 
 
 @eqx.filter_jit
 def implicit_velocity(
-    ansatz: AbstractAnsatz,
+    ansatz: StandardisedAnsatz,
     theta: Float[Array, " m"],
     clock: Float[Array, ""],
     points: Points,
@@ -61,7 +61,7 @@ def implicit_velocity(
     Close to the start the Fokker--Planck equation in standardised coordinates relaxes at rates of
     $1/c$, which no explicit step can cross; an implicit one starts at $c = 0$ itself.
     """
-    rows = assemble_implicit(ansatz, theta, clock, points)
+    rows = assemble_implicit(ansatz.at(theta), clock, points)
     still = jnp.zeros_like(theta)
     return _solved(rows, regularisation, still, still[None])
 
@@ -82,19 +82,15 @@ def _solved(rows: Rows, regularisation: Array, prior: Array, candidates: Array) 
 
 
 class Survey(eqx.Module):
-    """Velocities for several regularisations from one set of normal equations."""
+    """Velocities for several regularisations from one set of normal equations, and their ranks."""
 
     candidates: Float[Array, "k m"]
-    rank: Float[Array, ""]
+    ranks: Float[Array, " k"]
 
 
 @eqx.filter_jit
 def survey(
-    normal: NormalEquations,
-    regularisations: Float[Array, " k"],
-    prior: Float[Array, " m"],
-    regularisation: Float[Array, ""],
+    normal: NormalEquations, regularisations: Float[Array, " k"], prior: Float[Array, " m"]
 ) -> Survey:
-    """Candidates to be judged on the next points, and the rank for `regularisation`."""
-    candidates = jax.lax.map(lambda r: normal.solve(r, prior), regularisations)
-    return Survey(candidates, normal.rank(regularisation))
+    """Candidates to be judged on the next points."""
+    return Survey(*jax.lax.map(lambda r: normal.solve_and_rank(r, prior), regularisations))

@@ -50,7 +50,12 @@ class AbstractLaw(eqx.Module):
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
         """Independent draws, of shape `shape + (dim,)`."""
         u = jr.uniform(key, (*shape, self.dim or 1), minval=jnp.finfo(jnp.result_type(float)).tiny)
-        return jnp.vectorize(self.from_uniform, signature="(d)->(d)")(u)
+        return self.transport(u)
+
+    @eqx.filter_jit
+    def transport(self, u: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch d"]:
+        """Images of points of the unit cube; the last axis is the state."""
+        return jnp.vectorize(self.from_uniform, signature="(d)->(d)")(jnp.asarray(u))
 
 
 class Normal(AbstractLaw):

@@ -42,39 +42,69 @@ class Frame(eqx.Module):
         return jnp.sum(jnp.log(jnp.diag(self.factor)))
 
 
-def log_ratio_rate(
+class RatioEquation(eqx.Module):
+    r"""The Fokker--Planck equation for a log-ratio, at one point.
+
+    For $r$ the logarithm of a density in $\zeta$ relative to $N(0, I)$, the derivative in the clock
+    is $f_0 + g\cdot\nabla r + \tfrac12 S : (\nabla^2 r + \nabla r\,\nabla r^\top)$, with
+
+    $$f_0 = -\nabla\cdot\beta + \beta\cdot\zeta + \tfrac12(\zeta^\top S'\zeta - \mathrm{tr}\,S')
+      - \zeta\cdot(\nabla\cdot S) + \tfrac12\nabla\cdot\nabla\cdot S,\qquad
+      g = K\zeta - S\zeta - \beta + \nabla\cdot S$$
+
+    and $S' = S - K - K^\top$. All derivatives of $r$ are directional and forward: along the columns
+    of a square root of $S$, twice, and along one vector that gathers the rest.
+    """
+
+    zeta: Float[Array, " d"]
+    source: Float[Array, ""]  # f_0
+    drift: Float[Array, " d"]  # g
+    columns: Float[Array, "d m"]  # a square root of S
+
+    def rate(self, log_ratio: Callable[[Float[Array, " d"]], Float[Array, ""]]) -> Array:
+        """Derivative in the clock that the equation assigns to a log-ratio."""
+        along, twice = self._along_columns(log_ratio)
+        _, drifted = jax.jvp(log_ratio, (self.zeta,), (self.drift,))
+        return self.source + drifted + 0.5 * jnp.sum(twice + along**2)
+
+    def linearised(
+        self, log_ratio_and_slopes: Callable[[Float[Array, " d"]], tuple[Array, Array]]
+    ) -> tuple[Float[Array, ""], Float[Array, " k"], Float[Array, " k"]]:
+        """`rate`, the slopes of the log-ratio in parameters, and those of `rate`.
+
+        The argument gives a log-ratio and its slopes. Differentiated together they take half the
+        time to compile that a reverse derivative of `rate` takes, and less to run.
+        """
+        (along, _), (twice, twice_slopes) = self._along_columns(log_ratio_and_slopes)
+        drift = self.drift + self.columns @ along  # the derivative of |grad r|^2 is 2 grad r . grad
+        (_, slopes), (drifted, drifted_slopes) = jax.jvp(
+            log_ratio_and_slopes, (self.zeta,), (drift,)
+        )
+        rate = self.source + drifted + 0.5 * jnp.sum(twice - along**2)
+        return rate, slopes, drifted_slopes + 0.5 * jnp.sum(twice_slopes, axis=0)
+
+    def _along_columns(self, function: Callable) -> tuple:
+        """First and second derivatives along each column."""
+        return jax.vmap(lambda w: _two_derivatives(function, self.zeta, w), 1)(self.columns)
+
+
+def ratio_equation(
     sde: SDE,
-    log_ratio: Callable[[Float[Array, " d"]], Float[Array, ""]],
     t: Float[Array, ""],
     clock: Float[Array, ""],
     frame: Frame,
     frame_rate: Frame,
     zeta: Float[Array, " d"],
-) -> Float[Array, ""]:
-    r"""Derivative in the clock that the Fokker--Planck equation assigns to a log-ratio.
-
-    For $r$ the logarithm of a density in $\zeta$ relative to $N(0, I)$, this is
-
-    $$-\nabla\cdot\beta + \beta\cdot\zeta + \tfrac12 S : (\nabla^2 r + \nabla r\,\nabla r^\top)
-      + (K\zeta - S\zeta - \beta + \nabla\cdot S)\cdot\nabla r
-      + \tfrac12(\zeta^\top S'\zeta - \mathrm{tr}\,S') - \zeta\cdot(\nabla\cdot S)
-      + \tfrac12\nabla\cdot\nabla\cdot S,$$
-
-    with $S' = S - K - K^\top$.
+) -> RatioEquation:
+    r"""The equation at the point `zeta`. Use `jax.vmap` for several.
 
     **Arguments:**
 
     - `sde`: supplies $b$ and $\sigma$.
-    - `log_ratio`: the function $r$ of $\zeta$ alone.
     - `t`: the time at which the coefficients are evaluated.
     - `clock`: the clock $c$.
     - `frame`, `frame_rate`: the frame at $c$ and its derivative in $c$.
-    - `zeta`: a single point. Use `jax.vmap` for several.
-
-    **Returns:**
-
-    A scalar. All derivatives are directional and forward: along the columns of a square root of
-    $S$, twice, and along one vector that gathers the rest.
+    - `zeta`: the point.
     """
     inverse = solve_triangular(frame.factor, jnp.eye(len(zeta), dtype=zeta.dtype), lower=True)
     stretch = inverse @ frame_rate.factor
@@ -92,23 +122,25 @@ def log_ratio_rate(
 
     beta, columns, spread = drift(zeta), noise(zeta), div_cov(zeta)
     push = columns @ (columns.T @ zeta)  # S zeta
-    along, twice = jax.vmap(lambda w: _two_derivatives(log_ratio, zeta, w), 1)(columns)
-    rest = stretch @ zeta - push - beta + spread
-    _, gathered = jax.jvp(log_ratio, (zeta,), (rest,))
     # S' only through zeta . S' zeta and its trace.
     excess = zeta @ push - 2 * zeta @ stretch @ zeta
     excess_trace = jnp.sum(columns**2) - 2 * jnp.trace(stretch)
     sources = zeta @ (beta - spread) - jnp.trace(jax.jacfwd(drift)(zeta))
     curved = jnp.trace(jax.jacfwd(div_cov)(zeta))
-    return sources + gathered + 0.5 * (jnp.sum(twice + along**2) + excess - excess_trace + curved)
+    return RatioEquation(
+        zeta=zeta,
+        source=sources + 0.5 * (excess - excess_trace + curved),
+        drift=stretch @ zeta - push - beta + spread,
+        columns=columns,
+    )
 
 
 def _two_derivatives(
     function: Callable, point: Float[Array, " d"], direction: Float[Array, " d"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple:
     """First and second derivative along `direction`."""
 
-    def slope(y: Float[Array, " d"]) -> Float[Array, ""]:
+    def slope(y: Float[Array, " d"]) -> Array:
         return jax.jvp(function, (y,), (direction,))[1]
 
     return jax.jvp(slope, (point,), (direction,))

@@ -1,10 +1,8 @@
 """From settings to the ansatz they describe."""
 
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray
 
 from ..flow.affine import AffineCoupling
 from ..flow.ansatz import AbstractAnsatz, RawAnsatz, StandardisedAnsatz
@@ -47,7 +45,7 @@ def _affine_layer(dim: int, settings: Settings) -> MakeLayer:
     hidden = settings.hidden
     assert hidden is not None
 
-    def make(idle: Int[Array, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
+    def make(idle: Int[np.ndarray, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
         return AffineCoupling(idle, moved, dim, hidden=hidden, beta=settings.beta, key=key)
 
     return make
@@ -57,7 +55,7 @@ def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
     hidden = settings.hidden
     assert hidden is not None
 
-    def make(idle: Int[Array, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
+    def make(idle: Int[np.ndarray, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
         return MonotoneCoupling(
             len(idle),
             moved,
@@ -73,8 +71,7 @@ def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
 
 def _standardisation(starts: AbstractLaw, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean of the start law and the matrix that whitens it."""
-    cube = jnp.asarray(sobol(jr.key(0), _START_DRAWS, dim))
-    draws = np.asarray(jax.vmap(starts.from_uniform)(cube))
+    draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, dim)))
     factor = np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
     return draws.mean(axis=0), np.linalg.inv(factor)
 
@@ -93,7 +90,7 @@ def idle_dim_for(dim: int, settings: Settings) -> int:
     return idle_dim
 
 
-def orders(dim: int, settings: Settings) -> Int[Array, "blocks d"]:
+def orders(dim: int, settings: Settings) -> Int[np.ndarray, "blocks d"]:
     """How each block of layers orders the components before splitting them.
 
     With one split for all pairs two components on the same side never see each other directly, and
@@ -103,7 +100,7 @@ def orders(dim: int, settings: Settings) -> Int[Array, "blocks d"]:
     assert settings.layers is not None
     pairs, idle_dim = settings.layers // 2, idle_dim_for(dim, settings)
     if idle_dim == 0:
-        return jnp.zeros((settings.layers, 1), dtype=int)
+        return np.zeros((settings.layers, 1), dtype=int)
     table = [np.arange(dim)]
     apart = _separated(table[0], idle_dim)
     rng = np.random.default_rng(0)  # the orders are part of the architecture, not of a run
@@ -115,7 +112,7 @@ def orders(dim: int, settings: Settings) -> Int[Array, "blocks d"]:
         best = max(choices, key=lambda c: np.sum(_separated(c, idle_dim) * 0.1**apart))
         apart = apart + _separated(best, idle_dim)
         table.append(best)
-    return jnp.asarray(np.stack(table))
+    return np.stack(table)
 
 
 def _separated(order: np.ndarray, idle_dim: int) -> np.ndarray:

@@ -32,6 +32,8 @@ class Settings:
         `"permuted"` lets every pair of layers split them differently.
     - `samples`: collocation points for each evaluation of the velocity.
     - `sampling`: `"sobol"` (scrambled) or `"montecarlo"`.
+    - `effective_share`: points reach further out than start law and density do, until the weights
+        that make up for it leave this share of them effective; 1 draws from the laws themselves.
     - `regularisation`: Tikhonov parameter relative to the mean eigenvalue of the Gram matrix;
         by default the one with the smallest residual on fresh points, step by step.
     - `momentum`: the share of the last step's velocity that regularisation pulls towards.
@@ -44,7 +46,7 @@ class Settings:
     - `max_steps`, `max_seconds`: limits after which training stops with what it has.
     """
 
-    tolerance: float = 2e-3
+    tolerance: float = 3e-3
     flow: str = "monotone"
     layers: int | None = None
     hidden: int | None = None
@@ -54,6 +56,7 @@ class Settings:
     masks: str = "permuted"
     samples: int | None = None
     sampling: str = "sobol"
+    effective_share: float = 0.7
     regularisation: float | None = None
     momentum: float = 0.9
     recall: float = 1.0
@@ -77,6 +80,8 @@ class Settings:
         self._real("beta", 0, 1)
         self._real("tolerance", 0, float("inf"))
         self._real("first_time", 0, 1)
+        if self.effective_share != 1:
+            self._real("effective_share", 0, 1)
         if self.regularisation is not None:
             self._real("regularisation", 0, 1)
         if self.momentum != 0:
@@ -112,7 +117,7 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 PRESETS = {
-    "quick": Settings(tolerance=2e-2),
+    "quick": Settings(tolerance=1e-2),
     "accurate": Settings(),
     # What the paper leaves open is documented in docs/method.md.
     "paper": Settings(
@@ -122,6 +127,7 @@ PRESETS = {
         hidden=4,
         masks="fixed",
         samples=4096,
+        effective_share=1.0,
         regularisation=1e-10,
         momentum=0.0,
         recall=0.0,
@@ -149,7 +155,7 @@ def sized(settings: Settings, dim: int) -> Settings:
     until the width is down to three. A tighter tolerance asks for more of them.
     """
     pairs = max(2, math.ceil(math.log2(dim)))
-    width = 8 * (2 / max(dim, 2)) * (2e-3 / settings.tolerance) ** 0.15
+    width = 8 * (2 / max(dim, 2)) * (3e-3 / settings.tolerance) ** 0.15
     return dataclasses.replace(
         settings,
         layers=settings.layers or 2 * pairs,

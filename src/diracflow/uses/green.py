@@ -83,7 +83,7 @@ def propagate(
 def _spread(law: AbstractLaw, dim: int, count: int) -> Float[Array, "n d"]:
     if count < 1:
         raise ValueError(f"`draws` must be at least 1; got {count}.")
-    return jax.vmap(law.from_uniform)(jnp.asarray(sobol(jr.key(0), count, dim)))
+    return law.transport(sobol(jr.key(0), count, dim))
 
 
 @eqx.filter_jit
