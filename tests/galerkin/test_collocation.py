@@ -21,10 +21,9 @@ def test_draws_follow_the_laws(name, effective_share, getkey):
     assert abs(effective / n - effective_share) < 0.1
     # Five standard errors of a mean and of a standard deviation for independent draws.
     for values, mean, std in (
-        (draws.x0, STARTS.mean, STARTS.factor),
-        (draws.noise, np.zeros(2), np.ones(2)),
+        (np.asarray(draws.x0), STARTS.mean, STARTS.factor),
+        (np.asarray(draws.noise), np.zeros(2), np.ones(2)),
     ):
-        values = np.asarray(values)
         found = np.average(values, axis=0, weights=weight)
         assert np.all(np.abs(found - mean) < 5 * std / np.sqrt(effective))
         spread = np.sqrt(np.average((values - found) ** 2, axis=0, weights=weight))

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# Points evaluated at once: enough to fill the cores, little enough to stay in cache.
-CHUNK = 2**14
+# Points evaluated at once. Intermediate values then stay in the first cache: on a learned Beneš
+# density 1e5 points took 0.034 s in chunks of 256, and 0.12 to 0.16 s in chunks of 1024 to 16384.
+CHUNK = 2**8
 
 
 def map_points(

@@ -117,7 +117,7 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 PRESETS = {
-    "quick": Settings(tolerance=1e-2),
+    "quick": Settings(tolerance=1.5e-2),
     "accurate": Settings(),
     # What the paper leaves open is documented in docs/method.md.
     "paper": Settings(
@@ -155,7 +155,7 @@ def sized(settings: Settings, dim: int) -> Settings:
     until the width is down to three. A tighter tolerance asks for more of them.
     """
     pairs = max(2, math.ceil(math.log2(dim)))
-    width = 8 * (2 / max(dim, 2)) * (3e-3 / settings.tolerance) ** 0.15
+    width = 8 * (2 / max(dim, 2)) * (3e-3 / settings.tolerance) ** 0.1
     return dataclasses.replace(
         settings,
         layers=settings.layers or 2 * pairs,
