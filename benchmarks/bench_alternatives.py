@@ -22,6 +22,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 import diracflow as df
+from spline_flow import spline_flow
 
 MODEL = df.models.benes()
 # Euler-Maruyama steps: their bias is then below the noise of a million paths.
@@ -116,24 +117,15 @@ def grid_solver(cells: int) -> Densities:
 
 def fitted_flow(pairs: int, epochs: int) -> Densities:
     """Simulated pairs of start and end, and flowjax's conditional spline flow fitted to them."""
-    from flowjax.bijections import Affine, RationalQuadraticSpline
-    from flowjax.distributions import Normal, Transformed
-    from flowjax.flows import coupling_flow
+    from flowjax.bijections import Affine
+    from flowjax.distributions import Transformed
     from flowjax.train import fit_to_data
 
     x0 = MODEL.starts.sample(jr.key(1), (pairs,))
     ends = simulate(jr.key(2), x0, pairs)
     centre, scale = ends.mean(axis=0), ends.std(axis=0)
-    flow = coupling_flow(
-        jr.key(3),
-        base_dist=Normal(jnp.zeros(2)),
-        transformer=RationalQuadraticSpline(knots=8, interval=5),
-        cond_dim=2,
-        flow_layers=6,
-        nn_width=32,
-    )
     flow, _ = fit_to_data(
-        *(jr.key(4), flow, ((ends - centre) / scale, x0)),
+        *(jr.key(4), spline_flow(), ((ends - centre) / scale, x0)),
         learning_rate=2e-3,
         batch_size=1024,
         max_epochs=epochs,

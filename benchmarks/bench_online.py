@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import diracflow as df
+from spline_flow import spline_flow
 
 REPEATS = 15
 
@@ -34,24 +35,8 @@ def seconds(function: Callable[[], jax.Array]) -> float:
     return median(times)
 
 
-def spline_flow() -> Callable[[jax.Array, jax.Array], jax.Array]:
-    from flowjax.bijections import RationalQuadraticSpline
-    from flowjax.distributions import Normal
-    from flowjax.flows import coupling_flow
-
-    flow = coupling_flow(
-        jr.key(3),
-        base_dist=Normal(jnp.zeros(2)),
-        transformer=RationalQuadraticSpline(knots=8, interval=5),
-        cond_dim=2,
-        flow_layers=6,
-        nn_width=32,
-    )
-    return eqx.filter_jit(flow.log_prob)
-
-
 def bench(density: df.TransitionDensity, points: int) -> dict:
-    flow = spline_flow()
+    flow = eqx.filter_jit(spline_flow().log_prob)
     x, many = jr.normal(jr.key(1), (2, points, 2))
     one, t = jnp.array([0.3, -0.2]), 0.8 * density.horizon
     times = {
