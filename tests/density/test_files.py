@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import diracflow as df
-from diracflow.density.files import read_header
+from diracflow.density.files import FORMAT, read_header
 
 X0 = np.array([0.4, -0.3])
 
@@ -101,7 +101,7 @@ def test_foreign_files_are_refused(tmp_path):
 
 def test_newer_formats_are_refused(saved, monkeypatch):
     monkeypatch.setattr("diracflow.density.files.FORMAT", 0)
-    with pytest.raises(df.ModelFileError, match="format 2.*Upgrade"):
+    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*format 0.*Upgrade"):
         df.load(saved)
 
 
