@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from diracflow.training.regularisation import Regularisation
 
@@ -34,11 +35,12 @@ def test_noise_alone_does_not_move_it():
     assert moves <= 2
 
 
-def test_a_fixed_value_stays():
-    choice = Regularisation(1e-5)
-    assert choice.spread() == np.array([1e-5])
+@pytest.mark.parametrize("value", [1e-5, 1e-10, 0.5])  # the search stays within 1e-8 and 1e-2
+def test_a_fixed_value_stays(value):
+    choice = Regularisation(value)
+    assert choice.spread() == np.array([value])
     assert choice.choose(np.array([0.5]), 1.0) == 0.5
-    assert choice.value == 1e-5
+    assert choice.value == value
 
 
 def test_residuals_that_are_not_finite_teach_nothing():

@@ -15,6 +15,7 @@ BAD_SETTINGS = {
     "regularisation": ({"regularisation": -1e-8}, "`regularisation`"),
     "first time": ({"first_time": 1.0}, "`first_time`"),
     "momentum": ({"momentum": 1.0}, "`momentum`"),
+    "effective share": ({"effective_share": 1.5}, "`effective_share`"),
     "recall": ({"recall": -1.0}, "`recall`"),
     "allowance": ({"allowance": 0.0}, "`allowance`"),
     "bumps": ({"bumps": 0}, "`bumps`"),

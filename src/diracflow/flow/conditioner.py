@@ -38,7 +38,10 @@ def _zero_linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Li
 
 
 class Linear(eqx.Module):
-    r"""The map $c \mapsto Wc + w$."""
+    r"""The map $c \mapsto Wc + w$, with weights that are given.
+
+    `eqx.nn.Linear` draws its own, by programs that take longer to compile than a step to run.
+    """
 
     weight: Float[Array, "out in"]
     bias: Float[Array, " out"]

@@ -94,14 +94,15 @@ class TimeLoop:
         def implicit(length: float) -> Velocity:
             return implicit_velocity(ansatz, theta, jnp.asarray(length), points, regularisation)
 
+        field = self._field(draws)
         with ThreadPoolExecutor(1) as pool:
-            # Compiled at the same time, the velocity costs no wait.
-            pool.submit(_in_float64, self._field(draws), self.theta, self.length)
+            # Compiled at the same time, the velocity costs less of a wait.
+            pool.submit(_in_float64, field, self.theta, self.length)
             start = implicit(self.length)
         while self.length >= _SMALLEST * self.end:
             half = implicit(self.length / 2)
             new = self.theta + self.length * np.asarray(start.theta_dot)
-            end = self._field(draws)(new, self.length)
+            end = field(new, self.length)
             # The step is off by its length times half the change of the velocity along it, and half
             # of that change is seen between the velocities for the whole and for half of it.
             change = self.length * (np.asarray(start.theta_dot) - np.asarray(half.theta_dot))

@@ -15,8 +15,8 @@ import numpy as np
 # Neighbouring values differ by this factor.
 _RUNG = 4.0
 # Below the smallest, residuals still fall, but parameters take paths so rough that steps shorten:
-# on Beneš a bound of 1e-12 took 264 steps (tolerance 1.5e-3) where this one takes 143 (2e-3), for
-# 1.1e-7 against 9.1e-8 at the horizon.
+# on Beneš, with an earlier flow, a bound of 1e-12 took 264 steps (tolerance 1.5e-3) where this one
+# took 143 (2e-3), for 1.1e-7 against 9.1e-8 at the horizon.
 _SMALLEST, _LARGEST = 1e-8, 1e-2
 # Where the search begins.
 _FIRST = 1e-6
@@ -33,9 +33,13 @@ class Regularisation:
         self._evidence = np.zeros(3)
 
     def spread(self) -> np.ndarray:
-        """The values to try at the end of a step: below, at and above the present one."""
-        factors = [1.0] if self._fixed else [1 / _RUNG, 1.0, _RUNG]
-        return np.clip(self.value * np.array(factors), _SMALLEST, _LARGEST)
+        """The values to try at the end of a step: below, at and above the present one.
+
+        A fixed value is tried alone, even beyond the bounds of the search.
+        """
+        if self._fixed:
+            return np.array([self.value])
+        return np.clip(self.value * np.array([1 / _RUNG, 1.0, _RUNG]), _SMALLEST, _LARGEST)
 
     def choose(self, fresh_residuals: np.ndarray, enough: float) -> float:
         """Learn from the residuals of the values tried; returns that of the present one.

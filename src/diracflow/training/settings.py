@@ -26,7 +26,8 @@ class Settings:
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.
-    - `beta`: bound of the relative change of a slope, which lies within `1 ± beta`.
+    - `beta`: bound of what a layer may take off a slope: affine scales lie within `1 ± beta`, and
+        the bumps of a monotone function leave at least `1 - beta`.
     - `idle_dim`: components kept idle by the odd layers; half of them by default.
     - `masks`: `"fixed"` splits the components the same way in all layers, as the paper does;
         `"permuted"` lets every pair of layers split them differently.
