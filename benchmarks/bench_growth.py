@@ -2,8 +2,8 @@
 
 One JSON line for each size: the median time of a velocity, of the plain Gram product `J.T @ J` with
 a Cholesky factorisation of the same size and precision in the same process, and their ratio; and
-the time of an implicit velocity. The first lines vary the dimension with the sizes that follow from
-it, the next the points N, the last the parameters M.
+the time of the linearisation that an implicit step starts with. The first lines vary the dimension
+with the sizes that follow from it, the next the points N, the last the parameters M.
 
 Run: python benchmarks/bench_growth.py
 """
@@ -18,8 +18,10 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import diracflow as df
+from diracflow.galerkin.assembly import linearise
 from diracflow.galerkin.collocation import CUBES, draw, place
-from diracflow.galerkin.velocity import implicit_velocity, velocity
+from diracflow.galerkin.implicit import system
+from diracflow.galerkin.velocity import velocity
 from diracflow.training.build import build_ansatz
 from diracflow.training.settings import sampled, settings_for, sized
 
@@ -51,7 +53,7 @@ def arithmetic(jacobian: jax.Array) -> jax.Array:
 def bench(question: str, dim: int, **settings: object) -> dict:
     model = df.models.benes() if dim == 2 else df.models.ornstein_uhlenbeck(dim)
     chosen = sized(settings_for("accurate", **settings), dim)
-    ansatz = build_ansatz(model.sde, model.starts, 0.0, chosen, jr.key(0))
+    ansatz = build_ansatz(model.sde, model.starts, 0.0, 1.0, chosen, jr.key(0))
     chosen = sampled(chosen, len(ansatz.theta))
     theta = ansatz.theta + 0.1 * jr.normal(jr.key(1), ansatz.theta.shape)
     clock, weak = jnp.array(0.5), jnp.array(1e-7)
@@ -64,7 +66,7 @@ def bench(question: str, dim: int, **settings: object) -> dict:
     explicit, plain, implicit = seconds(
         lambda: velocity(ansatz, theta, clock, points, weak, still, three),
         lambda: arithmetic(rows),
-        lambda: implicit_velocity(ansatz, theta, clock, points, weak),
+        lambda: system(linearise(ansatz, theta, clock, points), weak),
     )
     return {
         "question": question,

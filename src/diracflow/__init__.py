@@ -4,14 +4,14 @@ The rooms, in the order of the computation; each imports only from those above i
 
 - `problem`: what is solved: the SDE, laws of the start, built-in models with exact densities, the
     Fokker--Planck operator
-- `source`: the Gaussian the flow starts from
+- `source`: the Gaussian the flow starts from: Euler step, or closure with the ensemble's width
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
 - `galerkin`: how parameters move: collocation points, assembly, regularised solve, velocity
 - `training`: the time loop, its settings, progress and statuses
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
 - `uses`: Green's identity
-- `evaluate`: error measures against exact densities
+- `evaluate`: error measures against exact densities, spectral grid references
 - `view`: figures
 - `cli`: the command line
 """
@@ -28,6 +28,7 @@ _PUBLIC = {
     "Product": ".problem.laws",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
+    "ClosureSource": ".source.closure",
     "EulerSource": ".source.euler",
     "SourceDensity": ".source.transition",
     "Settings": ".training.settings",

@@ -10,14 +10,17 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .density.transition import Facts, TransitionDensity
+from .flow.ansatz import StandardisedAnsatz
 from .problem.checks import check_coefficients
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
 from .training.build import build_ansatz
+from .training.explicit_loop import ExplicitLoop
 from .training.loop import TimeLoop
 from .training.progress import Progress, progress_for
 from .training.settings import sampled, settings_for, sized
 from .training.status import Status
+from .training.switching_loop import SwitchingLoop
 
 
 class TrainingFailed(RuntimeError):
@@ -78,9 +81,12 @@ def learn(
     with jax.enable_x64(True):
         check_coefficients(sde, starts, start_time, horizon)
         flow_key, draw_key = jr.split(key)
-        ansatz = build_ansatz(sde, starts, start_time, chosen, flow_key)
+        ansatz = build_ansatz(sde, starts, start_time, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
-        loop = TimeLoop(ansatz, starts, horizon, chosen, draw_key)
+        run = (starts, horizon, chosen, draw_key)
+        loop: TimeLoop = ExplicitLoop(ansatz, *run)
+        if isinstance(ansatz, StandardisedAnsatz):
+            loop = SwitchingLoop(ansatz, *run)
         make_progress = progress if callable(progress) else lambda h: progress_for(h, progress)
         with make_progress(horizon) as display:
             status = loop.run(display.update)

@@ -20,7 +20,9 @@ def settings(dim, preset, **changes):
 
 def ansatz(dim, preset, **changes):
     model = df.models.ornstein_uhlenbeck(dim)
-    return build_ansatz(model.sde, model.starts, 0.0, settings(dim, preset, **changes), jr.key(1))
+    return build_ansatz(
+        *(model.sde, model.starts, 0.0, 1.0, settings(dim, preset, **changes), jr.key(1))
+    )
 
 
 FLOWS = {

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from diracflow.galerkin.solve import NormalEquations
-from diracflow.training.step import Budget, bogacki_shampine, fisher_norm
+from diracflow.training.budget import Budget
+from diracflow.training.explicit_step import bogacki_shampine, fisher_norm
+from diracflow.training.implicit_step import solve_stages
 
 
 class FakeVelocity(eqx.Module):
@@ -39,6 +41,68 @@ def test_third_order_with_a_second_order_estimate():
     # Observed orders drift by a few per cent over this range of steps.
     assert abs(order - 3) < 0.15
     assert abs(local - 3) < 0.15  # one step of a second-order formula
+
+
+class FakeIterate(eqx.Module):
+    theta: np.ndarray
+    log_density: np.ndarray
+    forcing: np.ndarray
+    size: float
+
+
+def implicit(steps, rate=1e3, q=1.0):
+    """Implicit steps for relaxation to the cosine; the parameter is the log-density itself."""
+
+    def forcing(q, clock):
+        return -rate * (q - np.cos(clock)) - np.sin(clock)
+
+    def iterate(theta, clock, weight, target, guess):
+        misfit = target - theta + weight * forcing(theta, clock)
+        new = theta + misfit / (1 + weight * rate)
+        return FakeIterate(new, new, forcing(new, clock), float(np.abs(new - theta).max()))
+
+    theta, length, halfway = np.array([q]), 1.0 / steps, 0.0
+    for k in range(steps):
+        clock = k * length
+        start = (theta, theta, forcing(theta, clock))
+        stages = solve_stages(iterate, start, clock, length, np.zeros(1), 1e-14)
+        middle, _ = stages.halfway(theta, length)
+        halfway = max(halfway, float(abs(middle - np.cos(clock + length / 2))[0]))
+        theta = stages.thetas[-1]
+    return float(abs(theta - np.cos(1.0))[0]), halfway
+
+
+def test_implicit_steps_pass_where_explicit_ones_cannot():
+    # The rate times the length is 50 to 250; an explicit step is stable up to 2.5.
+    errors, halfway = zip(*(implicit(n) for n in (4, 8, 16)), strict=True)
+    assert errors[0] < 1e-4
+    # Stage order two: where the equation is stiff the error falls at least with the second power.
+    assert errors[0] > 3.5 * errors[1] > 12 * errors[2]
+    # The path through the stages follows the solution between the ends, too.
+    assert halfway[2] < 1e-4
+
+
+def test_implicit_steps_forget_a_wrong_start():
+    # L-stable: what relaxes fast is gone after a few long steps.
+    assert implicit(8, q=2.0)[0] < 1e-3
+
+
+def test_implicit_steps_are_of_third_order_where_nothing_is_stiff():
+    steps = np.array([8, 16, 32])
+    errors = [implicit(n, rate=1.0)[0] for n in steps]
+    assert abs(-np.polyfit(np.log(steps), np.log(errors), 1)[0] - 3) < 0.2
+
+
+def test_stages_that_do_not_converge_are_given_up():
+    def growing(theta, clock, weight, target, guess):
+        return FakeIterate(theta + 1, theta, theta, 3.0 ** float(theta[0]))
+
+    def stuck(theta, clock, weight, target, guess):
+        return FakeIterate(theta, theta, theta, 1.0)
+
+    start = (np.zeros(1), np.zeros(1), np.zeros(1))
+    for iterate in (growing, stuck):
+        assert solve_stages(iterate, start, 0.1, 0.1, np.zeros(1), 1e-6) is None
 
 
 def test_fisher_norm_does_not_depend_on_the_parametrisation():

@@ -119,5 +119,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         f"  {row['total_variation']:8.1e}  {row['source_total_variation']:8.1e}"
         for row in rows
     ]
-    lines.append("Means over the starts; (source): one Euler step, before learning anything.")
+    lines.append(
+        "Means over the starts; (source): the Gaussian that the flow starts from, before learning."
+    )
     return "\n".join(lines)

@@ -27,7 +27,7 @@ from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .transition import Facts, TransitionDensity
 
-FORMAT = 3
+FORMAT = 4
 _PROBES = 8
 
 
@@ -107,7 +107,9 @@ def _restored(
     _compare_probes(sde, arrays, header, path)
     settings = Settings(**_infinite_fields(header["settings"]))
     with jax.enable_x64(True):
-        ansatz = build_ansatz(sde, starts, header["start_time"], settings, jr.key(0))
+        ansatz = build_ansatz(
+            *(sde, starts, header["start_time"], header["asked_horizon"], settings, jr.key(0))
+        )
         width = len(ansatz.theta)
     trajectory = Trajectory(*(arrays[name] for name in ("clocks", "thetas", "first", "last")))
     if trajectory.thetas.shape[1] != width:

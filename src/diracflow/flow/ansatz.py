@@ -158,6 +158,12 @@ class StandardisedAnsatz(AbstractAnsatz):
         return log_det - 0.5 * (z - y) @ (z + y)
 
     def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        return self.log_density_and_forcing(y, clock, x0)[1]
+
+    def log_density_and_forcing(
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """`log_density` and `forcing`."""
         return self._equation(y, clock, x0).rate(lambda z: self.log_density(z, clock, x0))
 
     def linearised(

@@ -1,4 +1,4 @@
-r"""Rows of the least-squares problem for the velocity $\eta = d\theta/dc$ of the parameters.
+r"""Values and rows at the collocation points.
 
 With $q = \log P$ the Dirac--Frenkel principle asks for the $\eta$ that makes
 $\nabla_\theta q\cdot\eta$ closest to the forcing $f$, the part of the Fokker--Planck rate that the
@@ -16,6 +16,9 @@ from jaxtyping import Array, Float
 from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .collocation import Points
 
+# Points taken together: their intermediate values should fit in a cache.
+_TOGETHER = 512
+
 
 class Rows(eqx.Module):
     """Jacobian and forcing at the collocation points, centred."""
@@ -24,36 +27,71 @@ class Rows(eqx.Module):
     forcing: Float[Array, " n"]
 
 
-def assemble(ansatz: AbstractAnsatz, clock: Float[Array, ""], points: Points) -> Rows:
+class Linearisation(eqx.Module):
+    """Rows, and the derivative of the forcing in the parameters, centred."""
+
+    jacobian: Float[Array, "n m"]
+    forcing: Float[Array, " n"]
+    slopes: Float[Array, "n m"]
+
+    def implicit(self, weight: Float[Array, ""]) -> Rows:
+        r"""Rows of the equation $q(\theta+\eta) - wf(\theta+\eta) = \ldots$ to first order."""
+        return Rows(self.jacobian - weight * self.slopes, self.forcing)
+
+
+class Values(eqx.Module):
+    """Log-density and forcing at the collocation points, centred."""
+
+    log_density: Float[Array, " n"]
+    forcing: Float[Array, " n"]
+
+
+@eqx.filter_jit
+def assemble(
+    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
+) -> Rows:
     r"""Jacobian and forcing over all points.
 
     Under the current density both have mean zero for every start, since $\int P = 1$ is kept by
     $\theta$ and by the Fokker--Planck equation. Taking off the sample mean removes noise only.
     """
-    jacobian = per_point(ansatz.parameter_score, clock, points)
-    return rows(jacobian, per_point(ansatz.forcing, clock, points), points)
+    at_theta = ansatz.at(theta)
+    jacobian = per_point(at_theta.parameter_score, clock, points)
+    return Rows(*centred((jacobian, per_point(at_theta.forcing, clock, points)), points))
 
 
-def assemble_implicit(ansatz: StandardisedAnsatz, clock: Float[Array, ""], points: Points) -> Rows:
-    r"""Rows of an implicit Euler step from the start of the clock to `clock`.
+@eqx.filter_jit
+def linearise(
+    ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
+) -> Linearisation:
+    """Jacobian, forcing and derivative of the forcing over all points."""
+    forcing, jacobian, slopes = per_point(ansatz.at(theta).linearised, clock, points)
+    return Linearisation(*centred((jacobian, forcing, slopes), points))
 
-    The forcing is taken at the end of the step, to first order:
-    $f(\theta + c\eta) \approx f + cF\eta$ with $F = \nabla_\theta f$, so the Jacobian becomes
-    $J - cF$.
-    """
-    forcing, jacobian, slopes = per_point(ansatz.linearised, clock, points)
-    return rows(jacobian - clock * slopes, forcing, points)
+
+def evaluate(
+    ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
+) -> Values:
+    """Log-density and forcing over all points."""
+    at_theta = ansatz.at(theta)
+    return Values(*centred(per_point(at_theta.log_density_and_forcing, clock, points), points))
 
 
 def per_point(function: Callable, clock: Float[Array, ""], points: Points) -> Any:
     """`function(y, clock, x0)` at every point."""
-    return jax.vmap(lambda y, x0: function(y, clock, x0))(points.y, points.x0)
-
-
-def rows(jacobian: Float[Array, "n m"], forcing: Float[Array, " n"], points: Points) -> Rows:
-    """Rows centred, and scaled so that squares of them average with the points' weights."""
-    weight = points.weight
-    return Rows(
-        (jacobian - (weight @ jacobian / len(weight))[None]) * jnp.sqrt(weight)[:, None],
-        (forcing - weight @ forcing / len(weight)) * jnp.sqrt(weight),
+    return jax.lax.map(
+        lambda point: function(point[0], clock, point[1]),
+        (points.y, points.x0),
+        batch_size=_TOGETHER,
     )
+
+
+def centred(values: Any, points: Points) -> Any:
+    """Values without their means, scaled so that squares of them average with the weights."""
+    weight = points.weight
+
+    def one(v: Array) -> Array:
+        mean = jnp.tensordot(weight, v, 1) / len(weight)
+        return (v - mean[None]) * jnp.sqrt(weight).reshape(-1, *(1,) * (v.ndim - 1))
+
+    return jax.tree.map(one, values)

@@ -34,8 +34,8 @@ class NormalEquations(eqx.Module):
         self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
     ) -> Float[Array, " m"]:
         """The regularised velocity."""
-        factor = self._factor(regularisation)
-        return prior + cho_solve(factor, self.moment - self.gram @ prior)
+        factor, _ = self.factor(regularisation)
+        return prior + cho_solve((factor, False), self.moment - self.gram @ prior)
 
     def solve_and_rank(
         self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
@@ -46,14 +46,17 @@ class NormalEquations(eqx.Module):
         """
         probes = jr.rademacher(jr.key(0), (len(self.moment), _PROBES), dtype=self.gram.dtype)
         sides = jnp.column_stack([self.moment - self.gram @ prior, probes])
-        solved = cho_solve(self._factor(regularisation), sides)
+        solved = cho_solve((self.factor(regularisation)[0], False), sides)
         rank = jnp.sum(probes * (self.gram @ solved[:, 1:])) / _PROBES
         return prior + solved[:, 0], rank
 
-    def _factor(self, regularisation: Float[Array, ""]) -> tuple[Array, bool]:
+    def factor(
+        self, regularisation: Float[Array, ""]
+    ) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
+        """The upper Cholesky factor of the regularised Gram matrix, and what was added to it."""
         m = len(self.moment)
-        scale = regularisation * jnp.trace(self.gram) / m
-        return cho_factor(self.gram + scale * jnp.eye(m, dtype=self.gram.dtype))
+        shift = regularisation * jnp.trace(self.gram) / m
+        return cho_factor(self.gram + shift * jnp.eye(m, dtype=self.gram.dtype))[0], shift
 
 
 def normal_equations(rows: Rows) -> NormalEquations:

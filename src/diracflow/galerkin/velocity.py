@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
-from .assembly import Rows, assemble, assemble_implicit
+from ..flow.ansatz import AbstractAnsatz
+from .assembly import Rows, assemble
 from .collocation import Points
 from .solve import NormalEquations, normal_equations, relative_residual
 
@@ -44,40 +44,15 @@ def velocity(
     `candidates` are velocities found at the same `theta` and `clock` with other points; their
     residuals on these are fresh: they do not flatter as the in-sample residual does.
     """
-    rows = assemble(ansatz.at(theta), clock, points)
-    return _solved(rows, regularisation, prior, candidates)
-
-
-@eqx.filter_jit
-def implicit_velocity(
-    ansatz: StandardisedAnsatz,
-    theta: Float[Array, " m"],
-    clock: Float[Array, ""],
-    points: Points,
-    regularisation: Float[Array, ""],
-) -> Velocity:
-    r"""The velocity of an implicit Euler step from the start of the clock to `clock`.
-
-    Close to the start the Fokker--Planck equation in standardised coordinates relaxes at rates of
-    $1/c$, which no explicit step can cross; an implicit one starts at $c = 0$ itself.
-    """
-    rows = assemble_implicit(ansatz.at(theta), clock, points)
-    still = jnp.zeros_like(theta)
-    return _solved(rows, regularisation, still, still[None])
-
-
-def _solved(rows: Rows, regularisation: Array, prior: Array, candidates: Array) -> Velocity:
+    rows = assemble(ansatz, theta, clock, points)
     normal = normal_equations(rows)
     theta_dot = normal.solve(regularisation, prior)
-    forcing = jnp.sqrt(jnp.mean(rows.forcing**2))
-    explained = forcing < _ROUNDING
-    fresh = jax.vmap(lambda candidate: relative_residual(rows, candidate))(candidates)
     return Velocity(
         theta_dot=theta_dot,
         normal=normal,
-        residual=jnp.where(explained, 0.0, relative_residual(rows, theta_dot)),
-        fresh_residuals=jnp.where(explained, 0.0, fresh),
-        forcing=forcing,
+        residual=relative_residuals(rows, theta_dot[None])[0],
+        fresh_residuals=relative_residuals(rows, candidates),
+        forcing=root_mean_square(rows.forcing),
     )
 
 
@@ -92,5 +67,17 @@ class Survey(eqx.Module):
 def survey(
     normal: NormalEquations, regularisations: Float[Array, " k"], prior: Float[Array, " m"]
 ) -> Survey:
-    """Candidates to be judged on the next points."""
+    """Candidates to be judged on other points."""
     return Survey(*jax.lax.map(lambda r: normal.solve_and_rank(r, prior), regularisations))
+
+
+@eqx.filter_jit
+def relative_residuals(rows: Rows, candidates: Float[Array, "k m"]) -> Float[Array, " k"]:
+    """Relative residual of each candidate; zero where the forcing is mere rounding."""
+    residuals = jax.vmap(lambda candidate: relative_residual(rows, candidate))(candidates)
+    return jnp.where(root_mean_square(rows.forcing) < _ROUNDING, 0.0, residuals)
+
+
+def root_mean_square(values: Float[Array, " n"]) -> Float[Array, ""]:
+    """Root mean square."""
+    return jnp.sqrt(jnp.mean(values**2))

@@ -11,7 +11,10 @@ from ..flow.monotone import MonotoneCoupling
 from ..galerkin.collocation import sobol
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
+from ..source.closure import ClosureSource
+from ..source.ensemble import ensemble
 from ..source.euler import EulerSource
+from ..source.gaussian import AbstractGaussianSource
 from .settings import Settings
 
 # Random orders among which the best is taken.
@@ -21,13 +24,22 @@ _START_DRAWS = 1024
 
 
 def build_ansatz(
-    sde: SDE, starts: AbstractLaw, start_time: float, settings: Settings, key: PRNGKeyArray
+    sde: SDE,
+    starts: AbstractLaw,
+    start_time: float,
+    horizon: float,
+    settings: Settings,
+    key: PRNGKeyArray,
 ) -> AbstractAnsatz:
     """The source and an identity flow; the hidden weights are drawn with `key`.
 
     `settings` must be sized for the dimension.
     """
-    source, affine = EulerSource(sde, start_time), settings.flow == "affine"
+    affine, (mean, covariance) = settings.flow == "affine", _moments(starts, sde.dim)
+    source: AbstractGaussianSource = EulerSource(sde, start_time)
+    if settings.source == "closure":
+        paths = ensemble(sde, mean, covariance, start_time, horizon)
+        source = ClosureSource(sde=sde, ensemble=paths, start_time=start_time)
     flow = coupling_flow(
         _affine_layer(sde.dim, settings) if affine else _monotone_layer(sde.dim, settings),
         idle_dim_for(sde.dim, settings),
@@ -38,7 +50,7 @@ def build_ansatz(
     )
     if affine:
         return RawAnsatz(source, flow)
-    return StandardisedAnsatz(source, flow, *_standardisation(starts, sde.dim))
+    return StandardisedAnsatz(source, flow, mean, np.linalg.inv(np.linalg.cholesky(covariance)))
 
 
 def _affine_layer(dim: int, settings: Settings) -> MakeLayer:
@@ -69,11 +81,10 @@ def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
     return make
 
 
-def _standardisation(starts: AbstractLaw, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of the start law and the matrix that whitens it."""
+def _moments(starts: AbstractLaw, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the start law."""
     draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, dim)))
-    factor = np.linalg.cholesky(np.cov(draws.T).reshape(dim, dim))
-    return draws.mean(axis=0), np.linalg.inv(factor)
+    return draws.mean(axis=0), np.cov(draws.T).reshape(dim, dim)
 
 
 def idle_dim_for(dim: int, settings: Settings) -> int:

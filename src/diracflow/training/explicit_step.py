@@ -8,7 +8,6 @@ A step may use up its share of the budget, which is proportional to its length: 
 steps then add up to no more than the budget, however many steps there are.
 """
 
-import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -24,11 +23,11 @@ VectorField = Callable[[Parameters, float], Velocity]
 
 
 class Step(eqx.Module):
-    """The end of a step, the velocity there, and the error in nats."""
+    """The end of a step, and the velocity there."""
 
     theta: Parameters
     end: Velocity
-    error: float
+    error: float  # in nats
 
 
 def bogacki_shampine(
@@ -54,28 +53,3 @@ def fisher_norm(
 ) -> Float[Array, ""]:
     """Root mean square change of the log-density, in nats, for a small change of parameters."""
     return jnp.sqrt(jnp.maximum(change @ gram @ change, 0.0))
-
-
-class Budget(eqx.Module):
-    r"""How much error a step may make.
-
-    A step over a share $h$ of the clock may make an error of `total` times $h + $ `allowance`. The
-    allowance is for short steps near the start, where the parameters find their course: without it
-    the loop crawls there. With an infinite one every step may make an error of `total`.
-    """
-
-    total: float
-    allowance: float
-
-    def share(self, length: float) -> float:
-        """Error allowed in a step over the share `length` of the clock, in nats."""
-        if math.isinf(self.allowance):
-            return self.total
-        return self.total * (length + self.allowance)
-
-    def next_length(self, length: float, error: float) -> float:
-        """Length at which the error would meet its share, with the usual safeguards."""
-        ratio = max(error / self.share(length), 1e-6)
-        # The error falls with the third power of the length, its share with the first at most.
-        order = 3 - length / (length + self.allowance)
-        return length * min(2.0, max(0.2, 0.8 * ratio ** (-1 / order)))

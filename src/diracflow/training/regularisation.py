@@ -20,6 +20,9 @@ _RUNG = 4.0
 _SMALLEST, _LARGEST = 1e-8, 1e-2
 # Where the search begins.
 _FIRST = 1e-6
+# Lifted values where training begins, when parameters move fast in directions that the density
+# hardly notices, and at most.
+_LIFTED_FIRST, _LIFTED_MOST, _LIFT = 1e-4, 1e-3, 16.0
 # How much of the evidence of earlier steps is kept, and how much of it makes a case.
 _MEMORY, _CASE = 0.7, 0.1
 
@@ -31,6 +34,23 @@ class Regularisation:
         self.value = _FIRST if fixed is None else fixed
         self._fixed = fixed is not None
         self._evidence = np.zeros(3)
+        self._lifted = _LIFTED_FIRST
+
+    @property
+    def strength(self) -> float:
+        """The value in force: the present one, or more where iterations need it."""
+        return max(self.value, self._lifted)
+
+    def lift(self) -> bool:
+        """Raise the strength after iterations that did not converge; whether there was room."""
+        if self.strength >= _LIFTED_MOST:
+            return False
+        self._lifted = min(_LIFT * self.strength, _LIFTED_MOST)
+        return True
+
+    def relax(self) -> None:
+        """Take back some of what was lifted, after a step."""
+        self._lifted /= 4
 
     def spread(self) -> np.ndarray:
         """The values to try at the end of a step: below, at and above the present one.

@@ -9,6 +9,8 @@ from ..galerkin.collocation import CUBES
 
 # Flows, and the coordinates they act in; see `build`.
 FLOWS = ("monotone", "affine")
+# Gaussians that the flow starts from; see the room `source`.
+SOURCES = ("closure", "euler")
 # Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
 
@@ -23,6 +25,8 @@ class Settings:
         mean square, over the whole horizon.
     - `flow`: `"monotone"` couplings in standardised coordinates with linear mixing, or the paper's
         `"affine"` couplings in raw coordinates.
+    - `source`: `"closure"` follows restoring drifts and is exact for linear equations; the paper's
+        `"euler"` is one Euler--Maruyama step.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.
@@ -49,6 +53,7 @@ class Settings:
 
     tolerance: float = 3e-3
     flow: str = "monotone"
+    source: str = "closure"
     layers: int | None = None
     hidden: int | None = None
     bumps: int = 4
@@ -93,6 +98,7 @@ class Settings:
             if getattr(self, name) != float("inf"):
                 self._real(name, 0, float("inf"))
         _one_of("flow", self.flow, FLOWS)
+        _one_of("source", self.source, SOURCES)
         _one_of("masks", self.masks, MASKS)
         _one_of("sampling", self.sampling, tuple(CUBES))
 
@@ -124,6 +130,7 @@ PRESETS = {
     "paper": Settings(
         tolerance=1e-3,
         flow="affine",
+        source="euler",
         layers=10,
         hidden=4,
         masks="fixed",
@@ -156,7 +163,7 @@ def sized(settings: Settings, dim: int) -> Settings:
     until the width is down to three. A tighter tolerance asks for more of them.
     """
     pairs = max(2, math.ceil(math.log2(dim)))
-    width = 8 * (2 / max(dim, 2)) * (3e-3 / settings.tolerance) ** 0.1
+    width = 8 * min(dim / 2, 2 / dim) * (3e-3 / settings.tolerance) ** 0.1
     return dataclasses.replace(
         settings,
         layers=settings.layers or 2 * pairs,

@@ -1,0 +1,109 @@
+"""Explicit steps with the velocity of the parameters, as in the paper."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ..flow.ansatz import AbstractAnsatz
+from ..galerkin.collocation import Draws
+from ..galerkin.velocity import Velocity, survey, velocity
+from ..problem.laws import AbstractLaw
+from .explicit_step import Parameters, Step, VectorField, bogacki_shampine
+from .history import Record
+from .loop import MOST_CHANGE, SMALLEST, TimeLoop
+from .settings import Settings
+from .status import Status
+
+
+class ExplicitLoop(TimeLoop):
+    """A loop of Bogacki--Shampine steps.
+
+    In raw coordinates the source alone is the density up to the first time.
+    """
+
+    def __init__(
+        self,
+        ansatz: AbstractAnsatz,
+        starts: AbstractLaw,
+        horizon: float,
+        settings: Settings,
+        key: PRNGKeyArray,
+    ):
+        super().__init__(ansatz, starts, horizon, settings, key)
+        if not ansatz.standardised:
+            self.clock = self.length
+            self.clocks = [self.clock]
+        self.candidates: Array = jnp.zeros((len(self.regularisation.spread()), len(self.theta)))
+
+    def advance(self) -> Status:
+        return self.explicit_step()
+
+    def explicit_step(self) -> Status:
+        """One accepted step."""
+        field = self.field(self.draw())
+        start = field(self.theta, self.clock)
+        if not _finite(start.theta_dot):
+            return Status.NOT_FINITE
+        rejected = 0
+        longest = MOST_CHANGE / max(float(start.forcing), 1e-300)
+        while True:
+            length = min(self.length, self.end - self.clock, longest)
+            step = bogacki_shampine(field, self.theta, self.clock, length, start)
+            if step.error <= self.share(length) and _finite(step.end.theta_dot):
+                self.accept(step, start, length, rejected)
+                return Status.FINISHED
+            rejected += 1
+            # NaN fails the comparison above; there the estimate says nothing, so the step is cut.
+            finite = np.isfinite(step.error)
+            shorter = self.next_length(length, step.error) if finite else 0.2 * length
+            self.length = min(shorter, 0.7 * length)
+            if self.length < SMALLEST * self.end:
+                return Status.STEP_COLLAPSED if finite else Status.NOT_FINITE
+
+    def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
+        """Move to the end of a step and prepare the next."""
+        forcing = float(start.forcing)
+        fresh = np.asarray(start.fresh_residuals)
+        fresh_residual = self.regularisation.choose(fresh, self.good_enough(forcing))
+        prior = jnp.asarray(self.prior())
+        spread = jnp.asarray(self.regularisation.spread())
+        judged = survey(step.end.normal, spread, prior)
+        self.candidates = judged.candidates
+        self.velocity = np.asarray(step.end.theta_dot)
+        self.move(step.theta, length, (np.asarray(start.theta_dot), self.velocity))
+        self.length = self.next_length(length, step.error)
+        self.history.append(
+            Record(
+                time=self.clock**2,
+                length=length,
+                error=step.error,
+                residual=float(start.residual),
+                fresh_residual=fresh_residual,
+                regularisation=self.regularisation.value,
+                rank=float(judged.ranks[len(judged.ranks) // 2]),
+                forcing=forcing,
+                rejected=rejected,
+                seconds=self.seconds(),
+            )
+        )
+
+    def field(self, draws: Draws) -> VectorField:
+        """The velocity over fixed draws."""
+        regularisation = jnp.asarray(self.regularisation.value)
+        prior, candidates = jnp.asarray(self.prior()), self.candidates
+        frozen = self.place(self.theta, self.clock, draws)
+
+        def field(theta: Parameters, clock: float) -> Velocity:
+            points = frozen
+            if not self.ansatz.standardised:  # raw points spread with the density
+                points = self.place(theta, clock, draws)
+            return velocity(
+                *(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points),
+                *(regularisation, prior, candidates),
+            )
+
+        return field
+
+
+def _finite(theta_dot: Array) -> bool:
+    return bool(np.all(np.isfinite(theta_dot)))

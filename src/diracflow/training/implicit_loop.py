@@ -1,0 +1,257 @@
+"""Implicit steps, for a flow in standardised coordinates."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ..flow.ansatz import StandardisedAnsatz
+from ..galerkin.assembly import linearise
+from ..galerkin.collocation import Points
+from ..galerkin.implicit import (
+    Factor,
+    Iterate,
+    System,
+    factor,
+    iterate,
+    projected_size,
+    system,
+    values_at,
+)
+from ..galerkin.velocity import relative_residuals, root_mean_square, survey
+from ..problem.laws import AbstractLaw
+from .history import Record
+from .implicit_step import WEIGHT, Iteration, Stages, solve_stages
+from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop
+from .settings import Settings
+from .status import Status
+
+# Of the budget, for the first step.
+_START_SHARE = 0.1
+# Of a step's share of the budget: the change at which its iterations end.
+_ITERATION_SHARE = 0.3
+# Iterations of a stage above which the next step may not be longer, or must be shorter.
+_MANY, _TOO_MANY = 6, 8
+# Of the budget: how far parameters between the ends of a step may lead off. That does not add up.
+_DETOUR_SHARE = 1.0
+# Steps between two looks at fresh points.
+_LOOK_EVERY = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Linearised:
+    """The equation of a stage, linearised at some parameters and clock."""
+
+    theta: Parameters
+    clock: float
+    weight: float  # of the forcing
+    system: System
+
+
+@dataclasses.dataclass(frozen=True)
+class _Attempt:
+    """A step whose stages have converged, and sizes at the points in nats, root mean square."""
+
+    stages: Stages
+    equation: _Linearised
+    error: float  # estimated, at the end
+    change: float  # of the log-density over the step
+    detour: float  # of the path of the parameters from the step's own solution, half way
+
+
+class ImplicitLoop(TimeLoop):
+    """Implicit steps, from the Dirac start itself."""
+
+    ansatz: StandardisedAnsatz
+
+    def __init__(
+        self,
+        ansatz: StandardisedAnsatz,
+        starts: AbstractLaw,
+        horizon: float,
+        settings: Settings,
+        key: PRNGKeyArray,
+    ):
+        super().__init__(ansatz, starts, horizon, settings, key)
+        self.residual = self.fresh_residual = self.rank = np.nan
+
+    def advance(self) -> Status:
+        return self.begin() if self.clock == 0 else self.implicit_step()
+
+    def begin(self) -> Status:
+        """The first step, by the implicit Euler method, whose equation holds at its end only."""
+        points = self.place(self.theta, 0.0, self.draw())
+        equation, new = self._euler(points, self.length)
+        rejected, error = 0, np.nan
+        while self.length >= SMALLEST * self.end:
+            half_equation, half = self._euler(points, self.length / 2)
+            # The step is off by its length times half the change of the velocity along it, and half
+            # of that change is seen between the velocities for the whole and for half of it.
+            change = new - self.theta - 2 * (half - self.theta)
+            error = float(root_mean_square(equation.system.linearisation.jacobian @ change))
+            if error <= _START_SHARE * self.budget.total:
+                length, slope = self.length, (new - self.theta) / self.length
+                forcing = float(root_mean_square(equation.system.rows.forcing))
+                self._look_at_fresh_points(equation, forcing)
+                self.velocity = slope
+                self.move(new, length, (slope, slope))
+                self.length = self.next_length(length, error)
+                self._record(length, error, forcing, rejected)
+                return Status.FINISHED
+            rejected += 1
+            self.length, equation, new = self.length / 2, half_equation, half
+        return Status.STEP_COLLAPSED if np.isfinite(error) else Status.NOT_FINITE
+
+    def _euler(self, points: Points, length: float) -> tuple[_Linearised, Parameters]:
+        """The equation of an implicit Euler step from zero, and its solution to first order."""
+        equation = self._linearised(self.theta, length, points, length)
+        normal = equation.system.normal
+        solver = factor(normal, jnp.asarray(self.regularisation.strength))
+        return equation, self.theta + length * np.asarray(solver.solve(normal.moment))
+
+    def implicit_step(self) -> Status:
+        """One accepted step of the ESDIRK method."""
+        points = self.place(self.theta, self.clock, self.draw())
+        theta, clock = jnp.asarray(self.theta), jnp.asarray(self.clock)
+        log_density, forcing, size = values_at(self.ansatz, theta, clock, points)
+        if not np.isfinite(float(size)):
+            return Status.NOT_FINITE
+        rejected = 0
+        while self.length >= SMALLEST * self.end:
+            length = min(self.length, self.end - self.clock)
+            attempt = self._attempt((self.theta, log_density, forcing), points, length, rejected)
+            if attempt is None:
+                self.length = length / 2
+            elif self._acceptable(attempt, length):
+                self._accept(attempt, length, float(size), rejected)
+                return Status.FINISHED
+            else:
+                self.length = min(self._following_length(attempt, length), 0.7 * length)
+            rejected += 1
+        ahead = jnp.asarray(self.clock + 2 * self.length)
+        _, _, size = values_at(self.ansatz, theta, ahead, points)
+        return Status.STEP_COLLAPSED if np.isfinite(float(size)) else Status.NOT_FINITE
+
+    def _acceptable(self, attempt: _Attempt, length: float) -> bool:
+        return (
+            attempt.error <= self.share(length)
+            and attempt.change <= 1.3 * MOST_CHANGE
+            and attempt.detour <= _DETOUR_SHARE * self.budget.total
+        )
+
+    def _attempt(
+        self,
+        start: tuple[Parameters, Array, Array],
+        points: Points,
+        length: float,
+        rejected: int,
+    ) -> _Attempt | None:
+        """A step of some length, with as much regularisation as its stages need to converge."""
+        slope = self.prior() * 0.5**rejected
+        # Linearised where the step is expected to be half way.
+        middle = (self.theta + length / 2 * slope, self.clock + length / 2)
+        first = self._linearised(*middle, points, WEIGHT * length)
+        enough = _ITERATION_SHARE * self.share(length)
+        while True:
+            strength = jnp.asarray(self.regularisation.strength)
+            equation = (first.system, factor(first.system.normal, strength))
+            iteration = self._iteration(equation, points)
+            stages = solve_stages(iteration, start, self.clock, length, slope, enough)
+            if stages is not None:
+                return _Attempt(
+                    stages,
+                    first,
+                    error=float(projected_size(equation, stages.embedded_error(length))),
+                    change=float(root_mean_square(stages.log_density - start[1])),
+                    detour=self._detour(equation, stages, start[1], points, length),
+                )
+            if not self.regularisation.lift():
+                return None
+
+    def _iteration(self, equation: tuple[System, Factor], points: Points) -> Iteration:
+        def one(
+            theta: Parameters, clock: float, weight: float, target: Array, guess: Parameters
+        ) -> Iterate:
+            return iterate(
+                *(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points, equation),
+                *(jnp.asarray(weight), target, jnp.asarray(guess)),
+            )
+
+        return one
+
+    def _detour(
+        self,
+        equation: tuple[System, Factor],
+        stages: Stages,
+        start: Array,
+        points: Points,
+        length: float,
+    ) -> float:
+        theta, expected = stages.halfway(start, length)
+        clock = jnp.asarray(self.clock + length / 2)
+        log_density, _, _ = values_at(self.ansatz, jnp.asarray(theta), clock, points)
+        return float(projected_size(equation, log_density - expected))
+
+    def _linearised(
+        self, theta: Parameters, clock: float, points: Points, weight: float
+    ) -> _Linearised:
+        """The equation of a stage, linearised."""
+        at = linearise(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points)
+        return _Linearised(theta, clock, weight, system(at, jnp.asarray(weight)))
+
+    def _accept(self, attempt: _Attempt, length: float, forcing: float, rejected: int) -> None:
+        if len(self.history) % _LOOK_EVERY == 1:
+            self._look_at_fresh_points(attempt.equation, forcing)
+        stages = attempt.stages
+        self.velocity = (stages.thetas[-1] - self.theta) / length
+        self.move(stages.thetas[-1], length, stages.end_slopes(length))
+        following = self._following_length(attempt, length)
+        # What has just been too long will hardly do at once.
+        self.length = min(following, length) if rejected else following
+        self._record(length, attempt.error, forcing, rejected)
+        self.regularisation.relax()
+
+    def _following_length(self, attempt: _Attempt, length: float) -> float:
+        following = self.next_length(length, attempt.error)
+        following = min(following, length * MOST_CHANGE / max(attempt.change, 1e-300))
+        # A path through the stages is off by the fourth power of the length.
+        detour = attempt.detour / (_DETOUR_SHARE * self.budget.total)
+        following = min(following, 0.8 * length * max(detour, 1e-6) ** -0.25)
+        if attempt.stages.iterations > _MANY:
+            following = min(following, length)
+        if attempt.stages.iterations > _TOO_MANY:
+            following = min(following, 0.7 * length)
+        return following
+
+    def _look_at_fresh_points(self, equation: _Linearised, forcing: float) -> None:
+        """Judge an equation, for some regularisations, on points it has not seen."""
+        seen = equation.system
+        spread = jnp.asarray(self.regularisation.spread())
+        judged = survey(seen.normal, spread, jnp.asarray(self.prior()))
+        points = self.place(self.theta, self.clock, self.draw(again=1))
+        fresh = self._linearised(equation.theta, equation.clock, points, equation.weight).system
+        residuals, fresh_residuals = (
+            np.asarray(relative_residuals(rows, judged.candidates))
+            for rows in (seen.rows, fresh.rows)
+        )
+        good = self.good_enough(forcing)
+        self.fresh_residual = self.regularisation.choose(fresh_residuals, good)
+        present = len(residuals) // 2
+        self.residual, self.rank = float(residuals[present]), float(judged.ranks[present])
+
+    def _record(self, length: float, error: float, forcing: float, rejected: int) -> None:
+        self.history.append(
+            Record(
+                time=self.clock**2,
+                length=length,
+                error=error,
+                residual=self.residual,
+                fresh_residual=self.fresh_residual,
+                regularisation=self.regularisation.strength,
+                rank=self.rank,
+                forcing=forcing,
+                rejected=rejected,
+                seconds=self.seconds(),
+            )
+        )

@@ -1,0 +1,145 @@
+r"""One implicit Runge--Kutta step, in the space of log-densities.
+
+With the points fixed, the log-density at them follows $dq/dc = f(q, c)$, and so does any
+Runge--Kutta method for it. Each stage is a least-squares problem for the parameters
+(`galerkin.implicit`). In standardised coordinates the Fokker--Planck equation relaxes at rates of
+$1/c$ near the start, and at those of the drift later; explicit steps would have to be shorter than
+these, implicit ones need not.
+
+The method is ESDIRK 3(2) of Kennedy and Carpenter (Appl. Numer. Math. 44, 2003; the implicit part
+of ARK3(2)4L[2]SA): four stages, the first explicit, L-stable, the last stage being the result.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..galerkin.implicit import Iterate
+
+Parameters = Float[np.ndarray, " m"]
+
+_GAMMA = float(Fraction(1767732205903, 4055673282236))
+_NODES = np.array([0.0, 2 * _GAMMA, 0.6, 1.0])
+_ROWS = (
+    (),
+    (_GAMMA,),
+    (
+        float(Fraction(2746238789719, 10658868560708)),
+        float(Fraction(-640167445237, 6845629431997)),
+    ),
+    (
+        float(Fraction(1471266399579, 7840856788654)),
+        float(Fraction(-4482444167858, 7529755066697)),
+        float(Fraction(11266239266428, 11593286722821)),
+    ),
+)
+_EMBEDDED = (
+    float(Fraction(2756255671327, 12835298489170)),
+    float(Fraction(-10771552573575, 22201958757719)),
+    float(Fraction(9247589265047, 10645013368117)),
+    float(Fraction(2193209047091, 5459859503100)),
+)
+WEIGHT = _GAMMA
+ERROR_WEIGHTS = tuple(b - e for b, e in zip((*_ROWS[-1], _GAMMA), _EMBEDDED, strict=True))
+# Weights of the stages half way, of order three: moments up to the second are those of [0, 1/2].
+_HALFWAY = tuple(
+    np.linalg.lstsq(np.vander(_NODES, 3, increasing=True).T, [1 / 2, 1 / 8, 1 / 24])[0]
+)
+# From values at the nodes to the coefficients of the cubic through them.
+_TO_CUBIC = np.linalg.inv(np.vander(_NODES, increasing=True))
+
+# Iterations after which a stage is given up, or before if it will not converge in as many.
+_MOST_ITERATIONS = 12
+
+# iterate(theta, clock, weight, target, guess)
+Iteration = Callable[[Parameters, float, float, Array, Parameters], Iterate]
+
+
+@dataclasses.dataclass
+class Stages:
+    """What the stages of a step have found."""
+
+    thetas: list[Parameters]
+    forcings: list[Array]
+    log_density: Array  # at the last stage
+    iterations: int  # most of a stage
+
+    def end_slopes(self, length: float) -> tuple[Parameters, Parameters]:
+        """Derivatives, at both ends of the step, of the cubic through the stages."""
+        c = _TO_CUBIC @ np.stack(self.thetas)
+        return c[1] / length, (c[1] + 2 * c[2] + 3 * c[3]) / length
+
+    def halfway(self, start: Array, length: float) -> tuple[Parameters, Array]:
+        """The middle of the step: parameters on the cubic, and log-density by the method itself."""
+        theta = 0.5 ** np.arange(4) @ _TO_CUBIC @ np.stack(self.thetas)
+        return theta, start + length * _combined(_HALFWAY, self.forcings)
+
+    def embedded_error(self, length: float) -> Array:
+        """Difference to the embedded method of order two, at the points."""
+        return length * _combined(ERROR_WEIGHTS, self.forcings)
+
+
+def solve_stages(
+    iterate: Iteration,
+    start: tuple[Parameters, Array, Array],
+    clock: float,
+    length: float,
+    slope: Parameters,
+    enough: float,
+) -> Stages | None:
+    """All stages of a step, or `None` if one does not converge.
+
+    **Arguments:**
+
+    - `iterate`: one iteration for the equation of a stage.
+    - `start`: parameters, log-density and forcing at the start.
+    - `clock`, `length`: where the step starts and how long it is.
+    - `slope`: a guess of the velocity of the parameters.
+    - `enough`: the change of the log-density, in nats, at which iterations end.
+    """
+    theta, log_density, forcing = start
+    thetas, forcings, most = [theta], [forcing], 0
+    end = log_density
+    for node, row in zip(_NODES[1:], _ROWS[1:], strict=True):
+        target = log_density + length * _combined(row, forcings)
+        guess = theta + length * node * slope
+        found, count = _converged(
+            iterate, guess, clock + node * length, length * _GAMMA, target, enough
+        )
+        if found is None:
+            return None
+        thetas.append(np.asarray(found.theta))
+        forcings.append(found.forcing)
+        end = found.log_density
+        # The next stage lies on the same way, or nearly.
+        slope = (thetas[-1] - theta) / (length * node)
+        most = max(most, count)
+    return Stages(thetas, forcings, end, most)
+
+
+def _combined(weights: Sequence[float], forcings: list[Array]) -> Array:
+    total = weights[0] * forcings[0]
+    for weight, forcing in zip(weights[1:], forcings[1:], strict=True):
+        total = total + weight * forcing
+    return total
+
+
+def _converged(
+    iterate: Iteration, guess: Parameters, clock: float, weight: float, target: Array, enough: float
+) -> tuple[Iterate | None, int]:
+    theta, before = guess, np.inf
+    for count in range(1, _MOST_ITERATIONS + 1):
+        new = iterate(theta, clock, weight, target, guess)
+        size = float(new.size)
+        if size <= enough:
+            return new, count
+        # NaN fails every comparison. Changes may grow once, never twofold.
+        fall = size / before
+        left = _MOST_ITERATIONS - count
+        if not fall <= 2 or (count > 2 and size * fall**left > enough):
+            return None, count
+        theta, before = np.asarray(new.theta), size
+    return None, _MOST_ITERATIONS

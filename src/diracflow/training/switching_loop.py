@@ -1,0 +1,71 @@
+"""Explicit steps as long as they last, then implicit ones.
+
+An explicit step costs less, and follows the parameters most closely. Where explicit steps become
+too short to reach the horizon, as at the parting of ways in a double well, implicit ones go on:
+they are longer, with as much regularisation as their iterations need to converge.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..flow.ansatz import StandardisedAnsatz
+from ..galerkin.velocity import Velocity
+from ..problem.laws import AbstractLaw
+from .explicit_loop import ExplicitLoop
+from .explicit_step import Step
+from .implicit_loop import ImplicitLoop
+from .settings import Settings
+from .status import Status
+
+# Explicit steps go on as long as the horizon is within so many of them, or within so many
+# operations. (On a double well in two dimensions the number rises past 400 and goes on rising.)
+_AFFORDABLE_STEPS, _AFFORDABLE = 250, 2.5e11
+# Near the start, up to this share of the clock, steps are short for a while on every equation.
+_EARLY = 0.1
+# Steps in a row beyond that, after which explicit steps end.
+_PATIENCE = 10
+
+
+class SwitchingLoop(ExplicitLoop, ImplicitLoop):
+    """A loop that leaves explicit steps where they fail."""
+
+    ansatz: StandardisedAnsatz
+
+    def __init__(
+        self,
+        ansatz: StandardisedAnsatz,
+        starts: AbstractLaw,
+        horizon: float,
+        settings: Settings,
+        key: PRNGKeyArray,
+    ):
+        super().__init__(ansatz, starts, horizon, settings, key)
+        self.short_steps = 0
+
+    def advance(self) -> Status:
+        if self.clock == 0:
+            with ThreadPoolExecutor(1) as pool:
+                # Compiled at the same time, the velocity costs less of a wait.
+                pool.submit(self._warm_up)
+                return self.begin()
+        if self.short_steps >= _PATIENCE:
+            return self.implicit_step()
+        return self.explicit_step()
+
+    def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
+        super().accept(step, start, length, rejected)
+        samples = self.settings.samples
+        assert samples is not None  # settled before the loop is made
+        # Steps grow with the clock.
+        ahead = np.log(self.end / self.clock) / np.log1p(length / self.clock)
+        operations = ahead * samples * len(self.theta) ** 2
+        affordable = ahead <= _AFFORDABLE_STEPS or operations <= _AFFORDABLE
+        early = self.clock < _EARLY * self.end
+        self.short_steps = 0 if affordable or early else self.short_steps + 1
+
+    def _warm_up(self) -> None:
+        with jax.enable_x64(True):  # each thread has a precision of its own
+            self.field(self.draw())(self.theta, self.length)

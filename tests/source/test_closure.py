@@ -1,0 +1,99 @@
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.source.ensemble import ensemble
+
+WELL = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
+
+
+def closure(sde, mean, covariance, horizon, start_time=0.0):
+    paths = ensemble(sde, np.asarray(mean), np.asarray(covariance), start_time, horizon)
+    return df.ClosureSource(sde=sde, ensemble=paths, start_time=start_time)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 6])
+def test_linear_equations_are_exact_however_stiff(dim, getkey):
+    rates = np.geomspace(0.1, 20, dim) if dim > 1 else np.array([20.0])
+    turn = np.linalg.qr(np.random.default_rng(dim).normal(size=(dim, dim)))[0]
+    noise = np.eye(dim) + 0.2 * np.tri(dim)
+    model = df.models.ornstein_uhlenbeck(dim, rate=turn @ np.diag(rates) @ turn.T, noise=noise)
+    source = df.SourceDensity(closure(model.sde, np.zeros(dim), np.eye(dim), 10.0), 10.0)
+    x0 = jr.normal(getkey(), (4, dim))
+    found = df.errors(source, model.exact, [1e-3, 0.1, 1.0, 10.0], x0, key=getkey()).squared_l2
+    # Splines of 512 pieces are off by 1e-8 at most.
+    assert np.all(found < 1e-14)
+
+
+def test_it_is_the_euler_step_at_first(getkey):
+    # To first order in tau; the next order differs.
+    model = df.models.sheared(4)
+    source = closure(model.sde, np.zeros(4), np.eye(4), 1.0)
+    x0, euler = 0.5 * jr.normal(getkey(), (4,)), df.EulerSource(model.sde)
+    taus = np.array([1e-3, 1e-4, 1e-5])
+    frames = [(source.frame(jnp.array(t), x0), euler.frame(jnp.array(t), x0)) for t in taus]
+    pairs = list(zip(taus, frames, strict=True))
+    gaps = [np.abs(f.factor - e.factor).max() / np.sqrt(t) for t, (f, e) in pairs]
+    assert np.all(np.array(gaps) < 3 * taus)
+    for t, (f, e) in pairs:
+        np.testing.assert_allclose(f.mean, e.mean, atol=10 * t**2)
+
+
+@pytest.mark.parametrize("x0", [-2.5, 0.0, 0.1, 4.0])
+def test_it_stays_where_paths_are(x0):
+    # In a double well paths live within three of the origin; an Euler step from 4 goes to -176.
+    source = closure(WELL, [0.0], [[1.0]], 5.0)
+    for tau in (0.01, 0.1, 1.0, 5.0):
+        frame = source.frame(jnp.array(tau), jnp.array([x0]))
+        assert abs(frame.mean[0]) <= max(abs(x0), 1.0)  # the wells are at one
+        # As wide as the ensemble in the end, 0.7, and never wider than noise alone makes it.
+        assert 0 < frame.factor[0, 0] < min(0.75, 0.71 * np.sqrt(tau))
+    assert frame.factor[0, 0] > 0.6
+
+
+def test_frames_are_differentiable_in_time_and_start(getkey):
+    source = closure(WELL, [0.0], [[1.0]], 5.0)
+
+    def frame(tau, x0):
+        found = source.frame(tau, x0)
+        return jnp.concatenate([found.mean, found.factor[0]])
+
+    tau, x0, step = jnp.array(0.7), jnp.array([0.8]), 1e-5
+    by_time, by_start = jax.jacfwd(frame, (0, 1))(tau, x0)
+    times = (frame(tau + step, x0) - frame(tau - step, x0)) / (2 * step)
+    starts = (frame(tau, x0 + step) - frame(tau, x0 - step)) / (2 * step)
+    # Central differences: off by the square of the step times a third derivative.
+    np.testing.assert_allclose(by_time, times, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(by_start[:, 0], starts, rtol=1e-6, atol=1e-8)
+
+
+def test_expansion_counts_only_where_slopes_agree():
+    # tanh parts paths near the origin only: the width grows as noise alone makes it. A linear
+    # drift parts them everywhere: the width grows exponentially.
+    def one(drift):
+        return df.SDE(drift, lambda t, x: jnp.eye(1), 1)
+
+    tau, x0 = jnp.array(2.0), jnp.zeros(1)
+    bounded = closure(one(lambda t, x: jnp.tanh(x)), [0.0], [[1.0]], 2.0).frame(tau, x0)
+    np.testing.assert_allclose(bounded.factor, np.sqrt(2.0), rtol=1e-6)
+    linear = closure(one(lambda t, x: x), [0.0], [[1.0]], 2.0).frame(tau, x0)
+    np.testing.assert_allclose(linear.factor, np.sqrt((np.exp(4) - 1) / 2), rtol=1e-8)
+
+
+def test_coefficients_that_are_not_finite_are_reported_at_once_or_left_to_training():
+    sde = df.SDE(lambda t, x: jnp.where(x > 1.2, jnp.nan, 10.0), lambda t, x: jnp.eye(1), 1)
+    with pytest.raises(ValueError, match='source="euler"'):
+        closure(sde, [0.5], [[1.0]], 5.0)
+    later = closure(sde, [0.0], [[1.0]], 5.0)  # the ensemble gets there only later
+    assert np.isfinite(later.frame(jnp.array(0.01), jnp.zeros(1)).mean[0])
+    assert np.isnan(later.frame(jnp.array(1.0), jnp.zeros(1)).mean[0])
+
+
+def test_time_dependent_coefficients_start_where_they_should():
+    sde = df.SDE(lambda t, x: -t * x, lambda t, x: jnp.eye(1), 1)
+    frame = closure(sde, [0.0], [[1.0]], 1.0, start_time=2.0).frame(jnp.array(1.0), jnp.ones(1))
+    # m = exp(-integral of t from 2 to 3); sixteen steps with the rate of their middles.
+    np.testing.assert_allclose(frame.mean, np.exp(-2.5), rtol=1e-3)
