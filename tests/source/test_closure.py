@@ -24,7 +24,7 @@ def test_linear_equations_are_exact_however_stiff(dim, getkey):
     source = df.SourceDensity(closure(model.sde, np.zeros(dim), np.eye(dim), 10.0), 10.0)
     x0 = jr.normal(getkey(), (4, dim))
     found = df.errors(source, model.exact, [1e-3, 0.1, 1.0, 10.0], x0, key=getkey()).squared_l2
-    # Splines of 512 pieces are off by 1e-8 at most.
+    # Splines of 2048 pieces are off by 1e-8 at most.
     assert np.all(found < 1e-14)
 
 

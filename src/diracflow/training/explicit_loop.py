@@ -1,5 +1,6 @@
 """Explicit steps with the velocity of the parameters, as in the paper."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
@@ -97,9 +98,13 @@ class ExplicitLoop(TimeLoop):
             points = frozen
             if not self.ansatz.standardised:  # raw points spread with the density
                 points = self.place(theta, clock, draws)
-            return velocity(
+            found = velocity(
                 *(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points),
                 *(regularisation, prior, candidates),
+            )
+            still = self.negligible(float(found.forcing))
+            return (
+                eqx.tree_at(lambda v: v.theta_dot, found, jnp.zeros_like(prior)) if still else found
             )
 
         return field

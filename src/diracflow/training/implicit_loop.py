@@ -107,6 +107,8 @@ class ImplicitLoop(TimeLoop):
         """The equation of an implicit Euler step from zero, and its solution to first order."""
         equation = self._linearised(self.theta, length, points, length)
         normal = equation.system.normal
+        if self.negligible(float(root_mean_square(equation.system.rows.forcing))):
+            return equation, self.theta
         solver = factor(normal, jnp.asarray(self.regularisation.strength))
         return equation, self.theta + length * np.asarray(solver.solve(normal.moment))
 

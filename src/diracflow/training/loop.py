@@ -124,6 +124,13 @@ class TimeLoop(abc.ABC):
         """
         return (2 * self.budget.total / self.end / max(forcing, 1e-300)) ** 2
 
+    def negligible(self, forcing: float) -> bool:
+        """Whether a forcing, over the whole horizon, would make a thousandth of the budget.
+
+        The source is exact then, or as good as that, and parameters had better not move.
+        """
+        return forcing * self.end <= 1e-3 * self.budget.total
+
     def draw(self, again: int = 0) -> Draws:
         """The points of this step, or further ones."""
         key = jr.fold_in(self.key, len(self.history))
