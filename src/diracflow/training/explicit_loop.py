@@ -3,38 +3,21 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
-from ..flow.ansatz import AbstractAnsatz
 from ..galerkin.collocation import Draws
 from ..galerkin.velocity import Velocity, survey, velocity
-from ..problem.laws import AbstractLaw
 from .explicit_step import Parameters, Step, VectorField, bogacki_shampine
 from .history import Record
 from .loop import MOST_CHANGE, SMALLEST, TimeLoop
-from .settings import Settings
 from .status import Status
 
 
 class ExplicitLoop(TimeLoop):
-    """A loop of Bogacki--Shampine steps.
+    """A loop of Bogacki--Shampine steps."""
 
-    In raw coordinates the source alone is the density up to the first time.
-    """
-
-    def __init__(
-        self,
-        ansatz: AbstractAnsatz,
-        starts: AbstractLaw,
-        horizon: float,
-        settings: Settings,
-        key: PRNGKeyArray,
-    ):
-        super().__init__(ansatz, starts, horizon, settings, key)
-        if not ansatz.standardised:
-            self.clock = self.length
-            self.clocks = [self.clock]
-        self.candidates: Array = jnp.zeros((len(self.regularisation.spread()), len(self.theta)))
+    # Velocities at the end of the last step, for several regularisations.
+    candidates: Array | None = None
 
     def advance(self) -> Status:
         return self.explicit_step()
@@ -92,6 +75,8 @@ class ExplicitLoop(TimeLoop):
         """The velocity over fixed draws."""
         regularisation = jnp.asarray(self.regularisation.value)
         prior, candidates = jnp.asarray(self.prior()), self.candidates
+        if candidates is None:
+            candidates = jnp.zeros((len(self.regularisation.spread()), len(self.theta)))
         frozen = self.place(self.theta, self.clock, draws)
 
         def field(theta: Parameters, clock: float) -> Velocity:

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from ..flow.ansatz import StandardisedAnsatz
 from ..galerkin.assembly import linearise
@@ -20,11 +20,9 @@ from ..galerkin.implicit import (
     values_at,
 )
 from ..galerkin.velocity import relative_residuals, root_mean_square, survey
-from ..problem.laws import AbstractLaw
 from .history import Record
 from .implicit_step import WEIGHT, Iteration, Stages, solve_stages
 from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop
-from .settings import Settings
 from .status import Status
 
 # Of the budget, for the first step.
@@ -64,20 +62,8 @@ class ImplicitLoop(TimeLoop):
     """Implicit steps, from the Dirac start itself."""
 
     ansatz: StandardisedAnsatz
-
-    def __init__(
-        self,
-        ansatz: StandardisedAnsatz,
-        starts: AbstractLaw,
-        horizon: float,
-        settings: Settings,
-        key: PRNGKeyArray,
-    ):
-        super().__init__(ansatz, starts, horizon, settings, key)
-        self.residual = self.fresh_residual = self.rank = np.nan
-
-    def advance(self) -> Status:
-        return self.begin() if self.clock == 0 else self.implicit_step()
+    # Of the last equation that was judged on fresh points.
+    residual = fresh_residual = rank = np.nan
 
     def begin(self) -> Status:
         """The first step, by the implicit Euler method, whose equation holds at its end only."""
@@ -232,10 +218,10 @@ class ImplicitLoop(TimeLoop):
         spread = jnp.asarray(self.regularisation.spread())
         judged = survey(seen.normal, spread, jnp.asarray(self.prior()))
         points = self.place(self.theta, self.clock, self.draw(again=1))
-        fresh = self._linearised(equation.theta, equation.clock, points, equation.weight).system
+        theta, clock, weight = map(jnp.asarray, (equation.theta, equation.clock, equation.weight))
+        fresh = linearise(self.ansatz, theta, clock, points).implicit(weight)
         residuals, fresh_residuals = (
-            np.asarray(relative_residuals(rows, judged.candidates))
-            for rows in (seen.rows, fresh.rows)
+            np.asarray(relative_residuals(rows, judged.candidates)) for rows in (seen.rows, fresh)
         )
         good = self.good_enough(forcing)
         self.fresh_residual = self.regularisation.choose(fresh_residuals, good)

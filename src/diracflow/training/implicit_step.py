@@ -43,7 +43,7 @@ _EMBEDDED = (
     float(Fraction(2193209047091, 5459859503100)),
 )
 WEIGHT = _GAMMA
-ERROR_WEIGHTS = tuple(b - e for b, e in zip((*_ROWS[-1], _GAMMA), _EMBEDDED, strict=True))
+_ERROR_WEIGHTS = tuple(b - e for b, e in zip((*_ROWS[-1], _GAMMA), _EMBEDDED, strict=True))
 # Weights of the stages half way, of order three: moments up to the second are those of [0, 1/2].
 _HALFWAY = tuple(
     np.linalg.lstsq(np.vander(_NODES, 3, increasing=True).T, [1 / 2, 1 / 8, 1 / 24])[0]
@@ -79,7 +79,7 @@ class Stages:
 
     def embedded_error(self, length: float) -> Array:
         """Difference to the embedded method of order two, at the points."""
-        return length * _combined(ERROR_WEIGHTS, self.forcings)
+        return length * _combined(_ERROR_WEIGHTS, self.forcings)
 
 
 def solve_stages(

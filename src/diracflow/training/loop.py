@@ -51,7 +51,8 @@ class TimeLoop(abc.ABC):
         self.ansatz, self.starts, self.settings, self.key = ansatz, starts, settings, key
         self.end = float(np.sqrt(horizon))
         self.length = float(np.sqrt(settings.first_time * horizon))
-        self.clock = 0.0
+        # In raw coordinates the source alone is the density up to the first time.
+        self.clock = 0.0 if ansatz.standardised else self.length
         self.theta = self.origin = np.asarray(ansatz.theta)
         self.velocity = np.zeros_like(self.theta)
         self.budget = Budget(settings.tolerance, settings.allowance)

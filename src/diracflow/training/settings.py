@@ -40,7 +40,8 @@ class Settings:
     - `effective_share`: points reach further out than start law and density do, until the weights
         that make up for it leave this share of them effective; 1 draws from the laws themselves.
     - `regularisation`: Tikhonov parameter relative to the mean eigenvalue of the Gram matrix;
-        by default the one with the smallest residual on fresh points, step by step.
+        by default the one with the smallest residual on fresh points, step by step. The first step
+        and implicit ones take more where they need it.
     - `momentum`: the share of the last step's velocity that regularisation pulls towards.
     - `recall`: the rate, in units of one over the clock, at which regularisation pulls parameters
         that the points do not determine back to their initial values.

@@ -9,15 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from ..flow.ansatz import StandardisedAnsatz
 from ..galerkin.velocity import Velocity
-from ..problem.laws import AbstractLaw
 from .explicit_loop import ExplicitLoop
 from .explicit_step import Step
 from .implicit_loop import ImplicitLoop
-from .settings import Settings
 from .status import Status
 
 # Explicit steps go on as long as the horizon is within so many of them, or within so many
@@ -32,18 +28,7 @@ _PATIENCE = 10
 class SwitchingLoop(ExplicitLoop, ImplicitLoop):
     """A loop that leaves explicit steps where they fail."""
 
-    ansatz: StandardisedAnsatz
-
-    def __init__(
-        self,
-        ansatz: StandardisedAnsatz,
-        starts: AbstractLaw,
-        horizon: float,
-        settings: Settings,
-        key: PRNGKeyArray,
-    ):
-        super().__init__(ansatz, starts, horizon, settings, key)
-        self.short_steps = 0
+    short_steps = 0  # in a row, so far
 
     def advance(self) -> Status:
         if self.clock == 0:
