@@ -13,6 +13,8 @@ from diracflow.training.implicit_loop import ImplicitLoop
 
 SMALL = {"preset": "quick", "layers": 2, "hidden": 3, "samples": 512, "tolerance": 5e-2}
 RAW = {"preset": "paper", "layers": 2, "samples": 128, "tolerance": 1e-2, "regularisation": 1e-7}
+# Certificates have tests of their own, and compile for seconds.
+SMALL, RAW = SMALL | {"certify": False}, RAW | {"certify": False}
 
 
 @pytest.mark.parametrize("settings", [SMALL, RAW], ids=["standardised", "raw"])
@@ -165,7 +167,7 @@ def test_nan_ends_in_a_status_with_the_last_good_state(getkey):
 def test_collapsing_steps_end_in_a_status(getkey):
     model = df.models.benes()
     # No step can meet a tolerance far below the rounding of the smallest one.
-    with pytest.raises(df.TrainingFailed, match="STEP_COLLAPSED.*tolerance"):
+    with pytest.raises(df.TrainingFailed, match="STIFF.*tolerance"):
         df.learn(model.sde, model.starts, 1.0, key=getkey(), **{**SMALL, "tolerance": 1e-40})
 
 
@@ -174,7 +176,7 @@ def test_collapsing_steps_end_in_a_status(getkey):
 )
 def test_limits_return_what_was_learned(limit, status, getkey):
     model = df.models.benes()
-    with pytest.warns(UserWarning, match=next(iter(limit))):
+    with pytest.warns(UserWarning, match=f"{next(iter(limit))}.*looks like"):
         density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **SMALL, **limit)
     assert density.status.name == status
     assert density.horizon < 1.0

@@ -12,7 +12,10 @@ RECORD = Record(
     fresh_residual=1e-5,
     regularisation=1e-6,
     rank=120.3,
+    condition=1e6,
     forcing=0.5,
+    source_gap=0.3,
+    bound=2e-3,
     rejected=2,
     seconds=10.0,
 )
@@ -22,7 +25,14 @@ def test_plain_lines_name_what_matters():
     lines = []
     progress = PlainProgress(1.0, lines.append)
     progress.update(RECORD)
-    for part in ("t=0.25/1", "step 1 (2 rejected)", "residual 1.0e-05", "rank 120", "left"):
+    for part in (
+        "t=0.25/1",
+        "step 1 (2 rejected)",
+        "residual 1.0e-05",
+        "up to 0.002",
+        "rank 120",
+        "left",
+    ):
         assert part in lines[0]
 
 

@@ -45,7 +45,7 @@ def test_third_order_with_a_second_order_estimate():
 
 class FakeIterate(eqx.Module):
     theta: np.ndarray
-    log_density: np.ndarray
+    log_ratio: np.ndarray
     forcing: np.ndarray
     size: float
 

@@ -69,6 +69,12 @@ class AbstractAnsatz(eqx.Module):
         """The point to which `noise` is carried, in the ansatz's own coordinates."""
 
     @abc.abstractmethod
+    def coordinates(
+        self, x: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        """The state `x` in the ansatz's own coordinates."""
+
+    @abc.abstractmethod
     def log_density(
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
@@ -80,7 +86,6 @@ class AbstractAnsatz(eqx.Module):
         """Derivative of `log_density` in the parameters."""
         return jax.grad(lambda theta: self.at(theta).log_density(y, clock, x0))(self.theta)
 
-    @abc.abstractmethod
     def forcing(
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
@@ -90,6 +95,13 @@ class AbstractAnsatz(eqx.Module):
         term; its own residual requires the minus. For a Brownian motion the source is exact and
         $f$ must vanish.)
         """
+        return self.log_ratio_and_forcing(y, clock, x0)[1]
+
+    @abc.abstractmethod
+    def log_ratio_and_forcing(
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Log of the density's ratio to the source's, and `forcing`."""
 
 
 class RawAnsatz(AbstractAnsatz):
@@ -112,15 +124,19 @@ class RawAnsatz(AbstractAnsatz):
     def place(self, noise: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
         return self.from_noise(noise, clock**2, x0)
 
+    def coordinates(self, x: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
+        return x
+
     def log_density(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
         return self.log_prob(y, clock**2, x0)
 
-    def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+    def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
         source, tau = self.source, clock**2
         rate = log_density_rate(
             source.sde, lambda x: self.log_prob(x, tau, x0), source.start_time + tau, y
         )
-        return 2 * clock * (rate - jax.grad(self.log_prob, argnums=1)(y, tau, x0))
+        value, moved = jax.value_and_grad(self.log_prob, argnums=1)(y, tau, x0)
+        return value - source.log_prob(y, tau, x0), 2 * clock * (rate - moved)
 
 
 class StandardisedAnsatz(AbstractAnsatz):
@@ -152,18 +168,15 @@ class StandardisedAnsatz(AbstractAnsatz):
     def place(self, noise: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
         return self.flow.from_source(noise, self._context(x0))
 
+    def coordinates(self, x: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
+        return self.source.frame(clock**2, x0).standardise(x)
+
     def log_density(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
         z, log_det = self.flow.to_source(y, self._context(x0))
         # The ratio to N(0, I). Not a difference of squares, which would lose its small values.
         return log_det - 0.5 * (z - y) @ (z + y)
 
-    def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
-        return self.log_density_and_forcing(y, clock, x0)[1]
-
-    def log_density_and_forcing(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """`log_density` and `forcing`."""
+    def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
         return self._equation(y, clock, x0).rate(lambda z: self.log_density(z, clock, x0))
 
     def linearised(

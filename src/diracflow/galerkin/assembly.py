@@ -40,24 +40,25 @@ class Linearisation(eqx.Module):
 
 
 class Values(eqx.Module):
-    """Log-density and forcing at the collocation points, centred."""
+    """Log-density, relative to the source's, and forcing at the collocation points, centred."""
 
-    log_density: Float[Array, " n"]
+    log_ratio: Float[Array, " n"]
     forcing: Float[Array, " n"]
 
 
 @eqx.filter_jit
 def assemble(
     ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> Rows:
-    r"""Jacobian and forcing over all points.
+) -> tuple[Rows, Float[Array, " n"]]:
+    r"""Jacobian and forcing over all points, and the log-density relative to the source's.
 
     Under the current density both have mean zero for every start, since $\int P = 1$ is kept by
     $\theta$ and by the Fokker--Planck equation. Taking off the sample mean removes noise only.
     """
     at_theta = ansatz.at(theta)
     jacobian = per_point(at_theta.parameter_score, clock, points)
-    return Rows(*centred((jacobian, per_point(at_theta.forcing, clock, points)), points))
+    values = evaluate(ansatz, theta, clock, points)
+    return Rows(centred(jacobian, points), values.forcing), values.log_ratio
 
 
 @eqx.filter_jit
@@ -70,11 +71,11 @@ def linearise(
 
 
 def evaluate(
-    ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
+    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> Values:
     """Log-density and forcing over all points."""
     at_theta = ansatz.at(theta)
-    return Values(*centred(per_point(at_theta.log_density_and_forcing, clock, points), points))
+    return Values(*centred(per_point(at_theta.log_ratio_and_forcing, clock, points), points))
 
 
 def per_point(function: Callable, clock: Float[Array, ""], points: Points) -> Any:

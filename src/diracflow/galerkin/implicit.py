@@ -41,7 +41,7 @@ class Iterate(eqx.Module):
     """Parameters after one more iteration, and values there."""
 
     theta: Float[Array, " m"]
-    log_density: Float[Array, " n"]
+    log_ratio: Float[Array, " n"]
     forcing: Float[Array, " n"]
     size: Float[Array, ""]  # of the change of the log-density, root mean square, in nats
 
@@ -76,14 +76,14 @@ def iterate(
     """
     left, solver = equation
     values = evaluate(ansatz, theta, clock, points)
-    misfit = target - values.log_density + weight * values.forcing
+    misfit = target - values.log_ratio + weight * values.forcing
     jacobian, slopes = left.linearisation.jacobian, left.linearisation.slopes
     moment = left.rows.jacobian.T @ misfit / len(misfit)
     change = solver.solve(moment - solver.shift * (theta - guess))
     moved = jacobian @ change
     return Iterate(
         theta=theta + change,
-        log_density=values.log_density + moved,
+        log_ratio=values.log_ratio + moved,
         forcing=values.forcing + slopes @ change,
         size=root_mean_square(moved),
     )
@@ -95,7 +95,7 @@ def values_at(
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, ""]]:
     """Log-density, forcing, and the root mean square of the latter."""
     values = evaluate(ansatz, theta, clock, points)
-    return values.log_density, values.forcing, root_mean_square(values.forcing)
+    return values.log_ratio, values.forcing, root_mean_square(values.forcing)
 
 
 @eqx.filter_jit

@@ -39,16 +39,19 @@ class NormalEquations(eqx.Module):
 
     def solve_and_rank(
         self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
-    ) -> tuple[Float[Array, " m"], Float[Array, ""]]:
-        r"""The velocity, and how many directions the regularisation leaves free.
+    ) -> tuple[Float[Array, " m"], Float[Array, ""], Float[Array, ""]]:
+        r"""The velocity, how many directions the regularisation leaves free, the condition number.
 
-        That is $\mathrm{tr}\,G(G+\lambda)^{-1}$, estimated with random signs.
+        The rank is $\mathrm{tr}\,G(G+\lambda)^{-1}$, estimated with random signs. The condition
+        number is estimated from below, by the diagonal of the Cholesky factor.
         """
         probes = jr.rademacher(jr.key(0), (len(self.moment), _PROBES), dtype=self.gram.dtype)
         sides = jnp.column_stack([self.moment - self.gram @ prior, probes])
-        solved = cho_solve((self.factor(regularisation)[0], False), sides)
+        factor, _ = self.factor(regularisation)
+        solved = cho_solve((factor, False), sides)
         rank = jnp.sum(probes * (self.gram @ solved[:, 1:])) / _PROBES
-        return prior + solved[:, 0], rank
+        scales = jnp.diag(factor)
+        return prior + solved[:, 0], rank, (jnp.max(scales) / jnp.min(scales)) ** 2
 
     def factor(
         self, regularisation: Float[Array, ""]

@@ -27,6 +27,7 @@ class Velocity(eqx.Module):
     residual: Float[Array, ""]
     fresh_residuals: Float[Array, " k"]
     forcing: Float[Array, ""]  # root mean square, in nats per unit of clock
+    source_gap: Float[Array, ""]  # of the log-density from the source's, root mean square
 
 
 @eqx.filter_jit
@@ -44,7 +45,7 @@ def velocity(
     `candidates` are velocities found at the same `theta` and `clock` with other points; their
     residuals on these are fresh: they do not flatter as the in-sample residual does.
     """
-    rows = assemble(ansatz, theta, clock, points)
+    rows, log_ratio = assemble(ansatz, theta, clock, points)
     normal = normal_equations(rows)
     theta_dot = normal.solve(regularisation, prior)
     return Velocity(
@@ -53,14 +54,19 @@ def velocity(
         residual=relative_residuals(rows, theta_dot[None])[0],
         fresh_residuals=relative_residuals(rows, candidates),
         forcing=root_mean_square(rows.forcing),
+        source_gap=root_mean_square(log_ratio),
     )
 
 
 class Survey(eqx.Module):
-    """Velocities for several regularisations from one set of normal equations, and their ranks."""
+    """Velocities for several regularisations from one set of normal equations.
+
+    With the rank that each leaves free, and the condition number of its equations.
+    """
 
     candidates: Float[Array, "k m"]
     ranks: Float[Array, " k"]
+    conditions: Float[Array, " k"]
 
 
 @eqx.filter_jit

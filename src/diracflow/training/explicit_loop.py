@@ -7,8 +7,8 @@ from jaxtyping import Array
 
 from ..galerkin.collocation import Draws
 from ..galerkin.velocity import Velocity, survey, velocity
+from .diagnosis import diagnosis
 from .explicit_step import Parameters, Step, VectorField, bogacki_shampine
-from .history import Record
 from .loop import MOST_CHANGE, SMALLEST, TimeLoop
 from .status import Status
 
@@ -42,7 +42,7 @@ class ExplicitLoop(TimeLoop):
             shorter = self.next_length(length, step.error) if finite else 0.2 * length
             self.length = min(shorter, 0.7 * length)
             if self.length < SMALLEST * self.end:
-                return Status.STEP_COLLAPSED if finite else Status.NOT_FINITE
+                return diagnosis(self.history) if finite else Status.NOT_FINITE
 
     def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
         """Move to the end of a step and prepare the next."""
@@ -56,19 +56,18 @@ class ExplicitLoop(TimeLoop):
         self.velocity = np.asarray(step.end.theta_dot)
         self.move(step.theta, length, (np.asarray(start.theta_dot), self.velocity))
         self.length = self.next_length(length, step.error)
-        self.history.append(
-            Record(
-                time=self.clock**2,
-                length=length,
-                error=step.error,
-                residual=float(start.residual),
-                fresh_residual=fresh_residual,
-                regularisation=self.regularisation.value,
-                rank=float(judged.ranks[len(judged.ranks) // 2]),
-                forcing=forcing,
-                rejected=rejected,
-                seconds=self.seconds(),
-            )
+        present = len(judged.ranks) // 2
+        self.record(
+            length,
+            forcing,
+            fresh_residual,
+            error=step.error,
+            residual=float(start.residual),
+            regularisation=self.regularisation.value,
+            rank=float(judged.ranks[present]),
+            condition=float(judged.conditions[present]),
+            source_gap=float(start.source_gap),
+            rejected=rejected,
         )
 
     def field(self, draws: Draws) -> VectorField:

@@ -20,7 +20,7 @@ from ..galerkin.implicit import (
     values_at,
 )
 from ..galerkin.velocity import relative_residuals, root_mean_square, survey
-from .history import Record
+from .diagnosis import diagnosis
 from .implicit_step import WEIGHT, Iteration, Stages, solve_stages
 from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop
 from .status import Status
@@ -63,7 +63,7 @@ class ImplicitLoop(TimeLoop):
 
     ansatz: StandardisedAnsatz
     # Of the last equation that was judged on fresh points.
-    residual = fresh_residual = rank = np.nan
+    residual = fresh_residual = rank = condition = np.nan
 
     def begin(self) -> Status:
         """The first step, by the implicit Euler method, whose equation holds at its end only."""
@@ -83,11 +83,11 @@ class ImplicitLoop(TimeLoop):
                 self.velocity = slope
                 self.move(new, length, (slope, slope))
                 self.length = self.next_length(length, error)
-                self._record(length, error, forcing, rejected)
+                self._record(length, error, (forcing, 0.0), rejected)
                 return Status.FINISHED
             rejected += 1
             self.length, equation, new = self.length / 2, half_equation, half
-        return Status.STEP_COLLAPSED if np.isfinite(error) else Status.NOT_FINITE
+        return diagnosis(self.history) if np.isfinite(error) else Status.NOT_FINITE
 
     def _euler(self, points: Points, length: float) -> tuple[_Linearised, Parameters]:
         """The equation of an implicit Euler step from zero, and its solution to first order."""
@@ -102,24 +102,25 @@ class ImplicitLoop(TimeLoop):
         """One accepted step of the ESDIRK method."""
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.clock)
-        log_density, forcing, size = values_at(self.ansatz, theta, clock, points)
+        log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)
         if not np.isfinite(float(size)):
             return Status.NOT_FINITE
         rejected = 0
         while self.length >= SMALLEST * self.end:
             length = min(self.length, self.end - self.clock)
-            attempt = self._attempt((self.theta, log_density, forcing), points, length, rejected)
+            attempt = self._attempt((self.theta, log_ratio, forcing), points, length, rejected)
             if attempt is None:
                 self.length = length / 2
             elif self._acceptable(attempt, length):
-                self._accept(attempt, length, float(size), rejected)
+                sizes = float(size), float(root_mean_square(log_ratio))
+                self._accept(attempt, length, sizes, rejected)
                 return Status.FINISHED
             else:
                 self.length = min(self._following_length(attempt, length), 0.7 * length)
             rejected += 1
         ahead = jnp.asarray(self.clock + 2 * self.length)
         _, _, size = values_at(self.ansatz, theta, ahead, points)
-        return Status.STEP_COLLAPSED if np.isfinite(float(size)) else Status.NOT_FINITE
+        return diagnosis(self.history) if np.isfinite(float(size)) else Status.NOT_FINITE
 
     def _acceptable(self, attempt: _Attempt, length: float) -> bool:
         return (
@@ -151,7 +152,7 @@ class ImplicitLoop(TimeLoop):
                     stages,
                     first,
                     error=float(projected_size(equation, stages.embedded_error(length))),
-                    change=float(root_mean_square(stages.log_density - start[1])),
+                    change=float(root_mean_square(stages.log_ratio - start[1])),
                     detour=self._detour(equation, stages, start[1], points, length),
                 )
             if not self.regularisation.lift():
@@ -178,8 +179,8 @@ class ImplicitLoop(TimeLoop):
     ) -> float:
         theta, expected = stages.halfway(start, length)
         clock = jnp.asarray(self.clock + length / 2)
-        log_density, _, _ = values_at(self.ansatz, jnp.asarray(theta), clock, points)
-        return float(projected_size(equation, log_density - expected))
+        log_ratio, _, _ = values_at(self.ansatz, jnp.asarray(theta), clock, points)
+        return float(projected_size(equation, log_ratio - expected))
 
     def _linearised(
         self, theta: Parameters, clock: float, points: Points, weight: float
@@ -188,16 +189,18 @@ class ImplicitLoop(TimeLoop):
         at = linearise(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points)
         return _Linearised(theta, clock, weight, system(at, jnp.asarray(weight)))
 
-    def _accept(self, attempt: _Attempt, length: float, forcing: float, rejected: int) -> None:
+    def _accept(
+        self, attempt: _Attempt, length: float, sizes: tuple[float, float], rejected: int
+    ) -> None:
         if len(self.history) % _LOOK_EVERY == 1:
-            self._look_at_fresh_points(attempt.equation, forcing)
+            self._look_at_fresh_points(attempt.equation, forcing=sizes[0])
         stages = attempt.stages
         self.velocity = (stages.thetas[-1] - self.theta) / length
         self.move(stages.thetas[-1], length, stages.end_slopes(length))
         following = self._following_length(attempt, length)
         # What has just been too long will hardly do at once.
         self.length = min(following, length) if rejected else following
-        self._record(length, attempt.error, forcing, rejected)
+        self._record(length, attempt.error, sizes, rejected)
         self.regularisation.relax()
 
     def _following_length(self, attempt: _Attempt, length: float) -> float:
@@ -227,19 +230,21 @@ class ImplicitLoop(TimeLoop):
         self.fresh_residual = self.regularisation.choose(fresh_residuals, good)
         present = len(residuals) // 2
         self.residual, self.rank = float(residuals[present]), float(judged.ranks[present])
+        self.condition = float(judged.conditions[present])
 
-    def _record(self, length: float, error: float, forcing: float, rejected: int) -> None:
-        self.history.append(
-            Record(
-                time=self.clock**2,
-                length=length,
-                error=error,
-                residual=self.residual,
-                fresh_residual=self.fresh_residual,
-                regularisation=self.regularisation.strength,
-                rank=self.rank,
-                forcing=forcing,
-                rejected=rejected,
-                seconds=self.seconds(),
-            )
+    def _record(
+        self, length: float, error: float, sizes: tuple[float, float], rejected: int
+    ) -> None:
+        """Write down a step; `sizes` are those of the forcing and of the gap to the source."""
+        self.record(
+            length,
+            sizes[0],
+            self.fresh_residual,
+            error=error,
+            residual=self.residual,
+            regularisation=self.regularisation.strength,
+            rank=self.rank,
+            condition=self.condition,
+            source_gap=sizes[1],
+            rejected=rejected,
         )

@@ -64,7 +64,7 @@ class Stages:
 
     thetas: list[Parameters]
     forcings: list[Array]
-    log_density: Array  # at the last stage
+    log_ratio: Array  # at the last stage
     iterations: int  # most of a stage
 
     def end_slopes(self, length: float) -> tuple[Parameters, Parameters]:
@@ -100,11 +100,11 @@ def solve_stages(
     - `slope`: a guess of the velocity of the parameters.
     - `enough`: the change of the log-density, in nats, at which iterations end.
     """
-    theta, log_density, forcing = start
+    theta, log_ratio, forcing = start
     thetas, forcings, most = [theta], [forcing], 0
-    end = log_density
+    end = log_ratio
     for node, row in zip(_NODES[1:], _ROWS[1:], strict=True):
-        target = log_density + length * _combined(row, forcings)
+        target = log_ratio + length * _combined(row, forcings)
         guess = theta + length * node * slope
         found, count = _converged(
             iterate, guess, clock + node * length, length * _GAMMA, target, enough
@@ -113,7 +113,7 @@ def solve_stages(
             return None
         thetas.append(np.asarray(found.theta))
         forcings.append(found.forcing)
-        end = found.log_density
+        end = found.log_ratio
         # The next stage lies on the same way, or nearly.
         slope = (thetas[-1] - theta) / (length * node)
         most = max(most, count)

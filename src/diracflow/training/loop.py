@@ -8,6 +8,7 @@ so a run is determined by its key.
 import abc
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,6 +19,7 @@ from ..flow.ansatz import AbstractAnsatz
 from ..galerkin.collocation import CUBES, Draws, Points, draw, place
 from ..problem.laws import AbstractLaw
 from .budget import Budget
+from .diagnosis import diagnosis, lost
 from .history import Record
 from .regularisation import Regularisation
 from .settings import Settings
@@ -62,6 +64,7 @@ class TimeLoop(abc.ABC):
         self.first: list[Parameters] = []
         self.last: list[Parameters] = []
         self.history: list[Record] = []
+        self._bound = 0.0
         self._began = time.monotonic()
 
     @abc.abstractmethod
@@ -79,7 +82,25 @@ class TimeLoop(abc.ABC):
             if status is not Status.FINISHED:
                 return status
             report(self.history[-1])
+            if lost(self.history):
+                return diagnosis(self.history)
         return Status.FINISHED
+
+    def record(self, length: float, forcing: float, fresh_residual: float, **figures: Any) -> None:
+        """Write down the step that has just been made."""
+        # The mean size of what is left of the forcing is at most its root mean square.
+        self._bound += 0.5 * length * forcing * np.sqrt(fresh_residual)
+        self.history.append(
+            Record(
+                time=self.clock**2,
+                length=length,
+                forcing=forcing,
+                fresh_residual=fresh_residual,
+                bound=self._bound,
+                seconds=self.seconds(),
+                **figures,
+            )
+        )
 
     def trajectory(self) -> Trajectory:
         """The path so far."""

@@ -45,7 +45,8 @@ class Progress:
     def _line(self, record: Record) -> str:
         return (
             f"t={record.time:.4g}/{self.horizon:g}  step {self.steps} ({self.rejected} rejected)  "
-            f"residual {record.fresh_residual:.1e}  rank {record.rank:.0f}  "
+            f"residual {record.fresh_residual:.1e}, adding up to {record.bound:.1g}  "
+            f"rank {record.rank:.0f}  "
             f"{record.seconds:.0f} s, about {_clock_time(self._remaining(record))} left"
         )
 

@@ -12,10 +12,22 @@ class Status(enum.Enum):
         "drift and diffusion are finite and smooth where paths go, or train with more `samples` "
         "or a larger `regularisation`."
     )
-    STEP_COLLAPSED = (
-        "The step became too small to make progress: the parameters cannot follow the density "
-        "within the tolerance. Raise `tolerance` or `regularisation`, add `layers`, or shorten "
-        "the horizon."
+    SOURCE_TOO_FAR = (
+        "The source lies so far from the density that the flow cannot undo the difference within "
+        'the tolerance. Use `source="closure"` if it was another, narrow the start law, or '
+        "shorten the horizon."
+    )
+    FLOW_TOO_SMALL = (
+        "The parameters cannot follow the density: much of its change is left over, on the points "
+        "of the training as on fresh ones. Raise `layers` or `hidden`, or shorten the horizon."
+    )
+    TOO_FEW_SAMPLES = (
+        "The velocity of the parameters fits its own points and not fresh ones. Raise `samples`, "
+        "or lower `layers` or `hidden`."
+    )
+    STIFF = (
+        "The step became too small to make progress, though the parameters can follow the "
+        "density. Raise `tolerance` or `regularisation`, or shorten the horizon."
     )
     STEP_LIMIT = (
         "The number of steps reached `max_steps`. Raise it, raise `tolerance`, or shorten the "
@@ -26,4 +38,4 @@ class Status(enum.Enum):
     @property
     def failed(self) -> bool:
         """Whether numerics ended the training, rather than the horizon or a limit the user set."""
-        return self in (Status.NOT_FINITE, Status.STEP_COLLAPSED)
+        return self not in (Status.FINISHED, Status.STEP_LIMIT, Status.TIME_LIMIT)

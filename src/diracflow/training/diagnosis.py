@@ -1,0 +1,44 @@
+"""Why a training does not get on, told by its last steps.
+
+Four causes look different in the records. With too few points the velocity explains the forcing on
+its own points and not on fresh ones. With a flow that is too small it does so on neither. A source
+far from the density leaves the flow more to undo than steps can follow. And where none of these
+shows, steps are short because the equation is stiff.
+"""
+
+from collections.abc import Sequence
+from statistics import median
+
+from .history import Record
+from .status import Status
+
+# Steps that are looked at.
+_RECENT = 10
+# Of the forcing's mean square, on fresh points: what is left is too much, or all but lost.
+_LARGE, _LOST = 0.03, 0.5
+# By how much fresh residuals exceed those on the velocity's own points when these are too few.
+_FLATTERED = 4.0
+# Nats, root mean square, by which source and density differ when the source is no help.
+_FAR = 6.0
+
+
+def lost(history: Sequence[Record]) -> bool:
+    """Whether the parameters have ceased to follow the density."""
+    recent = history[-_RECENT:]
+    return len(recent) == _RECENT and all(record.fresh_residual > _LOST for record in recent)
+
+
+def diagnosis(history: Sequence[Record]) -> Status:
+    """The cause that the last steps point to."""
+    recent = history[-_RECENT:]
+    if not recent:
+        return Status.STIFF
+    fresh, seen, gap = (
+        median(getattr(record, name) for record in recent)
+        for name in ("fresh_residual", "residual", "source_gap")
+    )
+    if fresh > _LARGE and fresh > _FLATTERED * seen:
+        return Status.TOO_FEW_SAMPLES
+    if gap > _FAR:
+        return Status.SOURCE_TOO_FAR
+    return Status.FLOW_TOO_SMALL if fresh > _LARGE else Status.STIFF
