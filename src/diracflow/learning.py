@@ -9,12 +9,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .density.card import certificate_table
 from .density.transition import Facts, TransitionDensity
 from .flow.ansatz import StandardisedAnsatz
 from .problem.checks import check_coefficients
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
 from .training.build import build_ansatz
+from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.loop import TimeLoop
 from .training.progress import Progress, progress_for
@@ -47,6 +49,7 @@ def learn(
     preset: str = "accurate",
     start_time: float = 0.0,
     progress: bool | Callable[[float], Progress] = False,
+    certify: bool = True,
     **settings: object,
 ) -> TransitionDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
@@ -61,6 +64,7 @@ def learn(
     - `preset`: `"quick"`, `"accurate"` or `"paper"`.
     - `start_time`: the time $s$, for coefficients that depend on time.
     - `progress`: show how far the training is.
+    - `certify`: compute, at the end, the certificate that files carry with them.
     - `settings`: fields of `diracflow.Settings` that replace those of the preset.
 
     **Returns:**
@@ -99,8 +103,12 @@ def learn(
         seconds=loop.seconds(),
         history=tuple(loop.history),
         versions=versions(),
+        key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
     )
-    return _delivered(TransitionDensity(ansatz, loop.trajectory(), starts, facts))
+    density = TransitionDensity(ansatz, loop.trajectory(), starts, facts)
+    if certify and density.horizon > 0:
+        density = density.with_facts(certificate=certificate_table(density, key))
+    return _delivered(density)
 
 
 def versions() -> dict[str, str]:
@@ -116,9 +124,10 @@ def _delivered(density: TransitionDensity) -> TransitionDensity:
     if status.failed:
         raise TrainingFailed(density)
     if status is not Status.FINISHED:
+        cause = diagnosis(density.facts.history)
         warnings.warn(
             f"Training stopped at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
-            f"{status.value}",
+            f"{status.value} What held it up looks like {cause.name}: {cause.value}",
             stacklevel=3,
         )
     return density

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 import diracflow as df
 from diracflow.problem.laws import law_from
@@ -80,3 +81,24 @@ BAD_LAWS = {
 def test_bad_laws_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@each_law
+def test_normal_scores_undo_the_transport(law, getkey):
+    u = jax.random.uniform(getkey(), (2,))
+    scores = law.to_normal(law.from_uniform(u))
+    np.testing.assert_allclose(jax.scipy.stats.norm.cdf(scores), u, rtol=1e-9)
+
+
+@each_law
+def test_coverage_of_draws_is_uniform(law, getkey):
+    shares = np.asarray(law.coverage(law.sample(getkey(), (2000,))))
+    # A correct coverage fails for one key in ten thousand.
+    assert kstest(shares, "uniform").pvalue > 1e-4
+    centre = law.from_uniform(jnp.full(2, 0.5))
+    np.testing.assert_allclose(law.coverage(centre), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("law", [LAWS["uniform"], LAWS["lognormal"], LAWS["product"]])
+def test_nothing_lies_further_out_than_the_outside(law):
+    assert law.coverage(jnp.array([0.0, -1.0])) == 0

@@ -25,9 +25,10 @@ from ..training.history import Record
 from ..training.settings import Settings
 from ..training.status import Status
 from ..training.trajectory import Trajectory
+from .card import equation_text
 from .transition import Facts, TransitionDensity
 
-FORMAT = 4
+FORMAT = 5
 _PROBES = 8
 
 
@@ -84,6 +85,7 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
             "noise_dim": density.sde.noise_dim,
             "model": None if origin is None else origin[0],
             "arguments": None if origin is None else json.loads(origin[1]),
+            "text": equation_text(density.sde),
         },
         "starts": density.starts.describe(),
         "start_time": density.start_time,
@@ -94,6 +96,9 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
         "status": facts.status.name,
         "seconds": facts.seconds,
         "versions": facts.versions,
+        "key": list(facts.key),
+        "certificate": list(facts.certificate),
+        "errors": list(facts.errors),
         "history": [dataclasses.asdict(record) for record in facts.history],
     }
 
@@ -125,6 +130,9 @@ def _restored(
         seconds=header["seconds"],
         history=tuple(Record(**record) for record in header["history"]),
         versions=header["versions"],
+        key=tuple(header["key"]),
+        certificate=tuple(header["certificate"]),
+        errors=tuple(header["errors"]),
     )
     return TransitionDensity(ansatz, trajectory, starts, facts)
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..certify.certificate import Certificate, certificate
+from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
+from ..problem.broadcast import map_points
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
@@ -32,6 +36,9 @@ class Facts:
     seconds: float
     history: tuple[Record, ...]
     versions: dict[str, str]
+    key: tuple[int, ...]  # the data of the random key
+    certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
+    errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
 
 
 class TransitionDensity(AbstractTransitionDensity):
@@ -76,9 +83,63 @@ class TransitionDensity(AbstractTransitionDensity):
         """How the training ended."""
         return self.facts.status
 
+    def residual(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+    ) -> Float[Array, "*batch"]:
+        r"""By how much the density fails the Fokker--Planck equation at `x`.
+
+        That is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
+        """
+        return _residuals(self, *self._checked(t, x=x, x0=x0))
+
+    def certificate(
+        self,
+        key: PRNGKeyArray,
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        samples: int = 128,
+    ) -> Certificate:
+        """A bound on the total variation distance to the true transition density.
+
+        No exact solution is needed; see the page "How far can I trust it?" for the conditions.
+
+        **Arguments:**
+
+        - `key`: for the samples.
+        - `t`, `x0`: times and starts, which broadcast against each other.
+        - `samples`: how many at each of three nodes in every step of the training, for each start.
+
+        **Returns:**
+
+        `bound`, at most 1, and its standard error `stderr`, both as NumPy arrays of the broadcast
+        shape. Computed in float64.
+        """
+        if samples < 2:
+            raise ValueError(f"`samples` must be at least 2; got {samples}.")
+        with jax.enable_x64(True):
+            time, start = map(np.asarray, self._checked(t, x0=x0))
+        np.broadcast_shapes(time.shape, start.shape[:-1])
+        return certificate(self.ansatz, self.trajectory, key, time, start, samples)
+
+    def coverage(self, x0: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Share of the start law lying further out than `x0`: 1 at the centre, 0 outside.
+
+        Starts that the law makes rare were rare in training, too.
+        """
+        _, x0 = self._checked(self.horizon, x0=x0)
+        return self.starts.coverage(x0)
+
     def source_only(self) -> SourceDensity:
         """The source without the flow: what one has before learning anything."""
         return SourceDensity(self.ansatz.source, self.horizon)
+
+    def with_facts(self, **changes: Any) -> "TransitionDensity":
+        """The same density, knowing more of itself."""
+        facts = dataclasses.replace(self.facts, **changes)
+        return TransitionDensity(self.ansatz, self.trajectory, self.starts, facts)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the density to a file that `diracflow.load` reads."""
@@ -112,6 +173,18 @@ class TransitionDensity(AbstractTransitionDensity):
         if self.status is Status.FINISHED:
             return " Learn it again with a longer horizon."
         return f" Training stopped short of {self.facts.asked_horizon:g}: {self.status.value}"
+
+
+@eqx.filter_jit
+def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Array:
+    def at_time(t: Array) -> Moving:
+        return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
+
+    def at_point(state: Moving, x: Array, x0: Array) -> Array:
+        y = state.ansatz.coordinates(x, state.clock, x0)
+        return state.residual(y, x0) / (2 * state.clock)
+
+    return map_points(at_time, at_point, t, x, x0)
 
 
 @eqx.filter_jit

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import ndtri
+from jax.scipy.special import gammaincc, ndtri
 from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
@@ -36,6 +36,13 @@ class AbstractLaw(eqx.Module):
         """Image of a point of the unit cube."""
 
     @abc.abstractmethod
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Point whose images under the normal distribution function `from_uniform` carries to `x`.
+
+        Infinite outside the support.
+        """
+
+    @abc.abstractmethod
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         """Log-density at one point."""
 
@@ -46,6 +53,15 @@ class AbstractLaw(eqx.Module):
     def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density; the last axis of `x` is the state."""
         return jnp.vectorize(self._log_prob, signature="(d)->()")(jnp.asarray(x))
+
+    def coverage(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Share of the law that lies further out than `x`: 1 at the centre, 0 outside."""
+
+        def share(x: Float[Array, " d"]) -> Float[Array, ""]:
+            z = self.to_normal(x)
+            return gammaincc(len(z) / 2, jnp.minimum(z @ z / 2, jnp.finfo(z.dtype).max))
+
+        return jnp.vectorize(share, signature="(d)->()")(jnp.asarray(x, jnp.result_type(float)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
         """Independent draws, of shape `shape + (dim,)`."""
@@ -102,12 +118,15 @@ class Normal(AbstractLaw):
         spread = self.factor @ noise if self.factor.ndim == 2 else self.factor * noise
         return jnp.asarray(self.mean, u.dtype) + spread
 
-    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         centred = x - jnp.asarray(self.mean, x.dtype)
         if self.factor.ndim < 2:
-            return jnp.sum(norm.logpdf(centred / self.factor) - jnp.log(self.factor))
-        noise = solve_triangular(self.factor, centred, lower=True)
-        return jnp.sum(norm.logpdf(noise)) - jnp.sum(jnp.log(jnp.diag(self.factor)))
+            return centred / self.factor
+        return solve_triangular(self.factor, centred, lower=True)
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        scales = jnp.diag(self.factor) if self.factor.ndim == 2 else self.factor
+        return jnp.sum(norm.logpdf(self.to_normal(x)) - jnp.log(scales))
 
     def describe(self) -> dict:
         spread = (
@@ -139,6 +158,10 @@ class Uniform(AbstractLaw):
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         return self.low + (self.high - self.low) * u
 
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        u = (x - self.low) / (self.high - self.low)
+        return jnp.where((u > 0) & (u < 1), ndtri(jnp.clip(u, 0, 1)), jnp.inf)
+
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         inside = jnp.all((x >= self.low) & (x <= self.high))
         volume = jnp.sum(jnp.log((self.high - self.low) * jnp.ones_like(x)))
@@ -166,6 +189,10 @@ class LogNormal(AbstractLaw):
 
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         return jnp.exp(self.log.from_uniform(u))
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        log_x = jnp.log(jnp.where(x > 0, x, 1.0))
+        return jnp.where(x > 0, self.log.to_normal(log_x), jnp.inf)
 
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         log_x = jnp.log(jnp.where(x > 0, x, 1.0))
@@ -198,6 +225,12 @@ class Product(AbstractLaw):
         parts = jnp.split(u, self._cuts())
         return jnp.concatenate(
             [law.from_uniform(part) for law, part in zip(self.laws, parts, strict=True)]
+        )
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        parts = jnp.split(x, self._cuts())
+        return jnp.concatenate(
+            [law.to_normal(part) for law, part in zip(self.laws, parts, strict=True)]
         )
 
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
