@@ -10,7 +10,7 @@ The rooms, in the order of the computation; each imports only from those above i
 - `training`: the time loop, its settings, progress and statuses
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
-- `uses`: Green's identity
+- `uses`: Green's identity, bridges between two points
 - `evaluate`: error measures against exact densities, spectral grid references
 - `view`: figures
 - `cli`: the command line
@@ -39,6 +39,8 @@ _PUBLIC = {
     "learn": ".learning",
     "TrainingFailed": ".learning",
     "propagate": ".uses.green",
+    "bridge": ".uses.bridges",
+    "WeightsVanished": ".uses.weights",
     "errors": ".evaluate.errors",
 }
 _ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}
