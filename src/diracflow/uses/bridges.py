@@ -100,10 +100,10 @@ def bridge(
         depend on time.
     - `local`: the transition $p_h$ over one step. By default the Euler--Maruyama step, which makes
         the weights independent of the density but for the last step, at an error of first order in
-        the step. With `local=density` no error of discretisation is left, and few steps suffice
-        where the noise does not depend on the state, but the density is trusted over all short
-        times. Where the noise does, keep the default: Gaussian proposals have the right covariance
-        for Euler steps, while their weights for the true ones do not improve with shorter steps.
+        the step. With `local=density` no error of discretisation is left, but the density is
+        trusted over all short times. Keep the default where the noise depends on the state:
+        Gaussian proposals have the covariance of Euler steps, and their weights for the true ones
+        do not improve as steps become shorter.
 
     **Returns:**
 
