@@ -10,8 +10,8 @@ The rooms, in the order of the computation; each imports only from those above i
 - `training`: the time loop, its settings, progress and statuses
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
-- `uses`: Green's identity
-- `evaluate`: error measures against exact densities, spectral grid references
+- `uses`: Green's identity, bridges between two points, particle filter
+- `evaluate`: error measures against exact densities, spectral grid and Kalman filter references
 - `view`: figures
 - `cli`: the command line
 """
@@ -39,6 +39,9 @@ _PUBLIC = {
     "learn": ".learning",
     "TrainingFailed": ".learning",
     "propagate": ".uses.green",
+    "bridge": ".uses.bridges",
+    "filter": ".uses.filtering",
+    "WeightsVanished": ".uses.weights",
     "errors": ".evaluate.errors",
 }
 _ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}

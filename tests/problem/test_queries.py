@@ -17,6 +17,12 @@ def test_score_is_the_gradient(getkey):
     np.testing.assert_allclose(EXACT.score(x, 0.4, X0), expected, rtol=1e-12)
 
 
+def test_start_score_is_the_gradient_in_the_start(getkey):
+    x0 = jax.random.normal(getkey(), (6, 2))
+    expected = jax.vmap(jax.grad(lambda x0: EXACT.log_prob(jnp.ones(2), 0.4, x0)))(x0)
+    np.testing.assert_allclose(EXACT.start_score(np.ones(2), 0.4, x0), expected, rtol=1e-12)
+
+
 def test_queries_broadcast_and_drop_the_state_axis():
     x, t = np.zeros((7, 1, 2)), np.array([0.1, 0.2, 0.3])
     assert EXACT.log_prob(x, t, X0).shape == (7, 3)

@@ -75,6 +75,15 @@ class AbstractTransitionDensity(eqx.Module):
         """Gradient of the log-density in `x`."""
         return _scores(self, *self._checked(t, x=x, x0=x0))
 
+    def start_score(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+    ) -> Float[Array, "*batch d"]:
+        """Gradient of the log-density in `x0`."""
+        return _start_scores(self, *self._checked(t, x=x, x0=x0))
+
     def sample(
         self,
         key: PRNGKeyArray,
@@ -137,6 +146,11 @@ def log_probs(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array)
 @eqx.filter_jit
 def _scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     return map_points(density._at_time, jax.grad(density._log_prob, argnums=1), t, x, x0)
+
+
+@eqx.filter_jit
+def _start_scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
+    return map_points(density._at_time, jax.grad(density._log_prob, argnums=2), t, x, x0)
 
 
 @eqx.filter_jit

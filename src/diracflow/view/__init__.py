@@ -2,11 +2,14 @@
 
 from .densities import comparison, conditional, joint, moulding, section
 from .histories import error_over_time, training_history
+from .paths import bridge_fan, filter_bands
 
 __all__ = [
+    "bridge_fan",
     "comparison",
     "conditional",
     "error_over_time",
+    "filter_bands",
     "joint",
     "moulding",
     "section",

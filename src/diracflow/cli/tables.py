@@ -1,0 +1,95 @@
+"""Points and results as CSV and NPZ files, or as JSON on the standard output."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from jaxtyping import Float
+
+
+def read_points(path: Path, dim: int) -> Float[np.ndarray, "n d"]:
+    """One point a row of a CSV file, with or without names above, or the array `x` of an NPZ."""
+    points = np.atleast_2d({".csv": _read_csv, ".npz": _read_npz}[_kind(path)](path))
+    if points.ndim != 2 or points.shape[1] != dim:
+        raise ValueError(
+            f"{path} must hold one point of {dim} numbers a row for this model; got shape "
+            f"{points.shape}."
+        )
+    return points
+
+
+def write_table(path: Path | None, columns: Mapping[str, np.ndarray], arrays: Mapping) -> None:
+    """`columns` as CSV, on the standard output without a path; `arrays` if an NPZ is asked for."""
+    if path is None:
+        return _write_csv(sys.stdout, columns)
+    if _kind(path) == ".npz":
+        return np.savez(path, **arrays)
+    with path.open("w", newline="") as file:
+        _write_csv(file, columns)
+
+
+def state_columns(x: Float[np.ndarray, "n d"]) -> dict[str, np.ndarray]:
+    """The components of states, named x1, x2, ..."""
+    return {f"x{index + 1}": column for index, column in enumerate(x.T)}
+
+
+def as_json(values: Mapping[str, Any]) -> str:
+    """One line of JSON; what is not finite, which JSON does not know, becomes null."""
+    return json.dumps({name: _plain(value) for name, value in values.items()}, allow_nan=False)
+
+
+def require_kind(path: Path | None) -> None:
+    """Raise before anything is computed for a file that could not be written."""
+    if path is not None:
+        _kind(path)
+        if not path.parent.is_dir():
+            raise ValueError(f"There is no folder {path.parent} to write {path.name} into.")
+
+
+def _kind(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".npz"):
+        raise ValueError(f"Tables are .csv or .npz files; got {path}.")
+    return suffix
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    lines = [line for line in path.read_text().splitlines() if line.strip()]
+    named = bool(lines) and not _is_numbers(lines[0])
+    try:
+        rows = [[float(field) for field in line.split(",")] for line in lines[named:]]
+        return np.array(rows, dtype=float)
+    except ValueError as error:
+        raise ValueError(f"{path} must hold numbers divided by commas: {error}.") from None
+
+
+def _read_npz(path: Path) -> np.ndarray:
+    with np.load(path, allow_pickle=False) as file:
+        if "x" not in file:
+            raise ValueError(f"{path} must hold an array `x`; it holds {', '.join(file.files)}.")
+        return np.asarray(file["x"], dtype=float)
+
+
+def _is_numbers(line: str) -> bool:
+    try:
+        return bool([float(field) for field in line.split(",")])
+    except ValueError:
+        return False
+
+
+def _write_csv(file: TextIO, columns: Mapping[str, np.ndarray]) -> None:
+    file.write(",".join(columns) + "\n")
+    for row in zip(*columns.values(), strict=True):
+        file.write(",".join(f"{value:.10g}" for value in row) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,70 @@
+r"""The Kalman filter: exact filtering of linear SDEs, the reference of the particle filter.
+
+Observations are $y = Hx + \varepsilon$ with Gaussian $\varepsilon$ of covariance $R$.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import ArrayLike, Float
+from scipy.stats import multivariate_normal
+
+from ..problem.exact import ExactLinear
+from ..problem.laws import Normal
+
+
+@dataclass(frozen=True)
+class Kalman:
+    """Gaussian laws of the state given the observations up to each time."""
+
+    log_evidence: float
+    means: Float[np.ndarray, "n d"]
+    covariances: Float[np.ndarray, "n d d"]
+
+
+def kalman_filter(
+    density: ExactLinear,
+    times: Float[ArrayLike, " n"],
+    observations: Float[ArrayLike, "n k"],
+    matrix: Float[ArrayLike, "k d"],
+    noise: Float[ArrayLike, "k k"],
+    initial: Normal,
+    start: float = 0.0,
+) -> Kalman:
+    """Filter from the law `initial` at time `start`; rows of NaN are missing observations."""
+    mean, covariance = _moments(initial.expand(density.dim))
+    log_evidence, means, covariances = 0.0, [], []
+    gaps = np.diff(np.asarray(times, dtype=float), prepend=start)
+    for gap, y in zip(gaps, np.asarray(observations, dtype=float), strict=True):
+        if gap > 0:
+            mean, covariance = _predicted(density, gap, mean, covariance)
+        if not np.isnan(y).all():
+            mean, covariance, gained = _updated(mean, covariance, y, matrix, noise)
+            log_evidence += gained
+        means.append(mean)
+        covariances.append(covariance)
+    return Kalman(log_evidence, np.stack(means), np.stack(covariances))
+
+
+def _moments(law: Normal) -> tuple[np.ndarray, np.ndarray]:
+    factor = law.factor if law.factor.ndim == 2 else np.diag(law.factor)
+    return law.mean, factor @ factor.T
+
+
+def _predicted(
+    density: ExactLinear, gap: float, mean: np.ndarray, covariance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    decay, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
+    level = density.level
+    return level + decay @ (mean - level), decay @ covariance @ decay.T + factor @ factor.T
+
+
+def _updated(
+    mean: np.ndarray, covariance: np.ndarray, y: np.ndarray, matrix: ArrayLike, noise: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, float]:
+    h = np.asarray(matrix)
+    spread = h @ covariance @ h.T + np.asarray(noise)
+    gain = np.linalg.solve(spread, h @ covariance).T
+    log_evidence = float(multivariate_normal.logpdf(y, h @ mean, spread))
+    return mean + gain @ (y - h @ mean), covariance - gain @ h @ covariance, log_evidence

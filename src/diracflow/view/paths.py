@@ -1,0 +1,118 @@
+"""Figures of paths: bridges between two points, and what a filter knows over time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import ArrayLike, Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..uses.bridges import Bridge
+from ..uses.filtering import Filtered
+from .style import LEARNED, SOURCE, new_figure, style
+
+_BANDS = ((0.05, 0.95), (0.25, 0.75))
+_SHOWN = 60
+
+
+def bridge_fan(bridge: Bridge) -> Figure:
+    """Bands of the conditioned process at each time, a panel a component, over some paths."""
+    times, paths = np.asarray(bridge.times), np.asarray(bridge.paths)
+    weights, dim = np.asarray(bridge.weights), paths.shape[-1]
+    levels = sorted({0.5, *np.ravel(_BANDS)})
+    # Some paths in proportion to their weights.
+    comb = (np.arange(_SHOWN) + 0.5) / _SHOWN
+    shown = paths[np.minimum(np.searchsorted(np.cumsum(weights), comb), len(paths) - 1)]
+    with style():
+        figure = new_figure(3.6 * dim + 0.6, 3.0)
+        axes = figure.subplots(1, dim, squeeze=False)[0]
+        for component, axis in enumerate(axes):
+            values = paths[:, :, component]
+            bands = dict(zip(levels, _quantiles(values, weights, levels), strict=True))
+            axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
+            _fan(axis, times, bands)
+            ends = paths[0, [0, -1], component]
+            axis.plot(times[[0, -1]], ends, "o", color=SOURCE, markersize=5, zorder=3)
+            axis.set(xlabel="time $s$", ylabel=f"$x_{component + 1}$")
+        axes[0].set_title(
+            f"{len(paths)} paths, effective share {bridge.effective_share:.2f}", loc="left"
+        )
+        axes[-1].legend()
+        return figure
+
+
+def filter_bands(
+    filtered: Filtered,
+    observations: Float[ArrayLike, "n k"] | None = None,
+    truth: Float[ArrayLike, "n d"] | None = None,
+) -> Figure:
+    """Filtering quantiles over time, a panel a component.
+
+    `observations` are drawn where they have the state's length, NaN for what is not seen; `truth`
+    is the hidden state at the same times, if known.
+    """
+    times, table = np.asarray(filtered.times), np.asarray(filtered.quantiles)
+    levels, dim = np.asarray(filtered.levels), filtered.means.shape[1]
+    with style():
+        figure = new_figure(7.2, 0.6 + 2.0 * dim)
+        axes = figure.subplots(dim, 1, squeeze=False, sharex=True)[:, 0]
+        for component, axis in enumerate(axes):
+            bands = dict(zip(levels.tolist(), table[:, :, component].T, strict=True))
+            _fan(axis, times, bands, tuple(_pairs(levels.tolist())))
+            axis.plot(times, filtered.means[:, component], color=LEARNED, label="mean")
+            _points(axis, times, truth, component, ".", "black", "hidden state")
+            _points(axis, times, observations, component, "x", SOURCE, "observation")
+            axis.set_ylabel(f"$x_{component + 1}$")
+        axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
+        axes[0].legend(ncols=4)
+        axes[-1].set_xlabel("time $t$")
+        return figure
+
+
+def _fan(
+    axis: Axes, times: np.ndarray, bands: dict, pairs: Sequence[tuple[float, float]] = _BANDS
+) -> None:
+    for alpha, (low, high) in zip(np.linspace(0.2, 0.4, len(pairs)), pairs, strict=True):
+        label = f"{100 * low:g} to {100 * high:g} %"
+        axis.fill_between(
+            *(times, bands[low], bands[high]),
+            color=LEARNED,
+            alpha=float(alpha),
+            linewidth=0,
+            label=label,
+        )
+    if 0.5 in bands:
+        axis.plot(times, bands[0.5], color=LEARNED, linewidth=0.8, linestyle=":", label="median")
+
+
+def _points(
+    axis: Axes,
+    times: np.ndarray,
+    values: ArrayLike | None,
+    component: int,
+    mark: str,
+    colour: str,
+    label: str,
+) -> None:
+    if values is None:
+        return
+    table = np.asarray(values, dtype=float).reshape(len(times), -1)
+    if component < table.shape[1]:
+        axis.plot(times, table[:, component], mark, color=colour, markersize=5, label=label)
+
+
+def _pairs(levels: list[float]) -> list[tuple[float, float]]:
+    """Levels that lie symmetrically about one half, the outermost pair first."""
+    ordered = sorted(levels)
+    pairs = zip(ordered, reversed(ordered), strict=True)
+    return [(low, high) for low, high in pairs if low < 0.5 < high]
+
+
+def _quantiles(
+    values: Float[np.ndarray, "paths times"], weights: np.ndarray, levels: Sequence[float]
+) -> Float[np.ndarray, "levels times"]:
+    order = np.argsort(values, axis=0)
+    cumulated = np.cumsum(weights[order], axis=0)
+    index = [(cumulated < level * cumulated[-1]).sum(axis=0) for level in levels]
+    rows = np.minimum(np.stack(index), len(values) - 1)
+    return np.take_along_axis(np.sort(values, axis=0), rows, axis=0)

@@ -1,0 +1,129 @@
+"""Commands that use a model, in this process for speed."""
+
+import json
+import sys
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.cli import app, model
+from diracflow.density.transition import Facts
+from diracflow.training.build import build_ansatz
+from diracflow.training.settings import settings_for, sized
+from diracflow.training.trajectory import Trajectory
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A model whose flow has not moved: its source is exact for linear SDEs."""
+    linear = df.models.ornstein_uhlenbeck(2)
+    settings = sized(settings_for("quick", layers=2, hidden=4), 2)
+    ansatz = build_ansatz(linear.sde, linear.starts, 0.0, 1.0, settings, jr.key(0))
+    still = np.zeros((0, len(ansatz.theta)))
+    trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], still, still)
+    facts = Facts(settings, "quick", 1.0, df.Status.FINISHED, 0.0, (), {})
+    path = tmp_path_factory.mktemp("model") / "model.dflow"
+    df.TransitionDensity(ansatz, trajectory, linear.starts, facts).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def density(file):
+    return df.load(file)
+
+
+@pytest.fixture
+def invoke(file, density, monkeypatch, tmp_path, capsys):
+    """Call a command on the model, which is read once: every reading is compiled for anew."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(model, "prepare_jax", lambda: None)
+    monkeypatch.setattr(model, "load", lambda path, sde: {file: density}[path])
+
+    def call(command, *arguments):
+        monkeypatch.setattr(sys, "argv", ["diracflow", command, str(file), *arguments])
+        with pytest.raises(SystemExit) as end:
+            app.main()
+        return end.value.code, *capsys.readouterr()
+
+    return call
+
+
+def test_density_reads_points_and_writes_tables(invoke, density, tmp_path):
+    points = np.array([[0.1, 0.2], [-0.4, 0.0], [0.3, -0.7]])
+    exact = np.asarray(density.log_prob(points, 0.7, [0.5, -0.2]))
+    np.savez(tmp_path / "in.npz", x=points)
+    (tmp_path / "in.csv").write_text("a,b\n" + "\n".join(f"{x},{y}" for x, y in points) + "\n")
+    where = ["--t", "0.7", "--x0", "0.5,-0.2"]
+    _, printed, _ = invoke("density", *where, "--points", "in.csv")
+    assert printed.splitlines()[0] == "x1,x2,log_prob"
+    table = np.loadtxt(printed.splitlines()[1:], delimiter=",")
+    # Ten digits are printed.
+    np.testing.assert_allclose(table, np.column_stack([points, exact]), rtol=1e-9)
+    code, out, _ = invoke("density", *where, "--points", "in.npz", "-o", "out.npz", "--json")
+    assert code == 0
+    np.testing.assert_allclose(json.loads(out)["log_prob"], exact, rtol=1e-12)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npz")["log_prob"], exact, rtol=1e-12)
+    _, out, _ = invoke("density", *where, "--x", "-0.4,0.0", "--json")
+    np.testing.assert_allclose(json.loads(out)["log_prob"], exact[1:2], rtol=1e-12)
+
+
+def test_sample_is_fixed_by_its_seed(invoke, tmp_path):
+    where = ["--t", "0.7", "--x0", "0.5,-0.2", "-n", "5"]
+    code, out, _ = invoke("sample", *where, "--seed", "3", "-o", "draws.csv")
+    assert (code, out) == (0, "")
+    draws = np.loadtxt(tmp_path / "draws.csv", delimiter=",", skiprows=1)
+    again = json.loads(invoke("sample", *where, "--seed", "3", "--json")[1])["x"]
+    np.testing.assert_allclose(draws, again, rtol=1e-9)
+    assert json.loads(invoke("sample", *where, "--json")[1])["x"] != again
+
+
+def test_bridge_leaves_paths_and_a_figure(invoke, tmp_path):
+    where = ["--t", "0.7", "--x0", "0.5,-0.2", "--x1", "-0.4,0.1"]
+    few = ["--steps", "10", "--paths", "20", "--figure", "fan.png"]
+    code, out, err = invoke("bridge", *where, *few, "-o", "paths.npz")
+    assert code == 0, err
+    assert "effective share" in out
+    saved = np.load(tmp_path / "paths.npz")
+    assert saved["paths"].shape == (20, 11, 2)
+    assert (tmp_path / "fan.png").stat().st_size > 5000
+    code, out, _ = invoke("bridge", *where, *few, "-o", "paths.csv", "--json")
+    assert 0.5 < json.loads(out)["effective_share"] <= 1
+    table = np.loadtxt(tmp_path / "paths.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(table[:, 2:4], saved["paths"].reshape(-1, 2), rtol=1e-9)
+
+
+AT = ["--t", "0.1", "--x0", "0,0"]
+WRONG_USES = {
+    "beyond horizon": (["density", "--t", "9", "--x0", "0,0", "--x", "0,0"], "must lie in"),
+    "nowhere": (["density", *AT], "Say where"),
+    "short point": (["density", *AT, "--x", "1"], "`--x` needs 2 numbers"),
+    "words": (["density", *AT, "--x", "a,b"], "numbers divided by commas"),
+    "absent points": (["density", *AT, "--points", "no.csv"], "no.csv"),
+    "other format": (["sample", *AT, "-o", "draws.xlsx"], ".csv or .npz"),
+    "no folder": (["sample", *AT, "-o", "no/draws.csv"], "no folder"),
+    "no draws": (["sample", *AT, "-n", "0"], "at least 1"),
+    "one step": (["bridge", *AT, "--x1", "0,0", "--steps", "1"], "at least 2"),
+    "unnamed SDE": (["sample", *AT, "--sde", "own.py"], "FILE.py:NAME"),
+    "absent SDE": (["sample", *AT, "--sde", "own.py:sde"], "No Python file at own.py"),
+}
+
+
+@pytest.mark.parametrize("arguments, message", WRONG_USES.values(), ids=WRONG_USES)
+def test_wrong_uses_get_one_clear_line(arguments, message, invoke, tmp_path):
+    code, out, err = invoke(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not list(tmp_path.iterdir()), "a mistake must leave nothing behind"
+
+
+def test_an_sde_is_found_in_a_file(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import jax.numpy as jnp\nimport diracflow as df\nother = 1\n"
+        "sde = df.SDE(lambda t, x: -x, lambda t, x: jnp.eye(1), 1)\n"
+    )
+    assert model.read_sde(f"{file}:sde").dim == 1
+    with pytest.raises(ValueError, match=r"must be a `diracflow.SDE`; found int"):
+        model.read_sde(f"{file}:other")

@@ -1,0 +1,139 @@
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+import diracflow as df
+
+OU = df.models.ornstein_uhlenbeck(2, rate=[[1.0, 0.5], [-0.3, 0.8]], noise=[[0.8, 0.0], [0.3, 0.6]])
+# Brownian motion: Euler's step is exact, and quick to compile.
+LINE = df.SourceDensity(df.EulerSource(df.models.brownian(1).sde), horizon=0.4)
+INITIAL = df.Normal([0.5, -0.5], 0.7)
+# The first component only, with unequal gaps, one at the start itself and one without observation.
+TIMES = np.array([0.0, 0.3, 0.7, 1.5, 1.6, 2.4, 4.0, 4.2])
+SEEN = np.array([0.9, 0.4, -0.2, np.nan, 0.1, -0.6, 0.5, 1.0])[:, None]
+NOISE = 0.4
+
+
+def observe(x, y):
+    return norm.logpdf(y[0], x[0], NOISE)
+
+
+def level(x, y):
+    return norm.logpdf(y, x[0], NOISE)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    matrix, noise = np.array([[1.0, 0.0]]), np.array([[NOISE**2]])
+    return df.evaluate.kalman_filter(OU.exact, TIMES, SEEN, matrix, noise, INITIAL)
+
+
+@pytest.fixture(scope="module")
+def replicates():
+    """The filter with thirty-two keys."""
+    keys = jr.split(jr.key(5), 32)
+    run = lambda key: df.filter(key, OU.exact, TIMES, SEEN, observe, 500, initial=INITIAL)
+    return [run(key) for key in keys]
+
+
+def within_errors(values, exact):
+    """Means over replicates, by their own standard errors."""
+    values = np.asarray(values)
+    error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    # Student's t with 31 degrees of freedom exceeds 6 about once in a million.
+    return np.all(np.abs(values.mean(axis=0) - exact) < 6 * error)
+
+
+def test_evidence_is_unbiased(replicates, reference):
+    ratios = [np.exp(found.log_evidence - reference.log_evidence) for found in replicates]
+    assert within_errors(ratios, 1.0)
+    assert np.std(ratios) < 0.2  # or the comparison would say little
+
+
+def test_means_and_variances_are_those_of_the_kalman_filter(replicates, reference):
+    # Their bias is of order 1 / 500, their standard error over all replicates of order
+    # 1 / sqrt(32 * 500), four times as large.
+    assert within_errors([found.means for found in replicates], reference.means)
+    exact = np.diagonal(reference.covariances, axis1=1, axis2=2)
+    assert within_errors([found.variances for found in replicates], exact)
+
+
+def test_quantiles_are_those_of_the_kalman_filter(replicates, reference):
+    deviations = np.sqrt(np.diagonal(reference.covariances, axis1=1, axis2=2))
+    exact = reference.means[:, None] + deviations[:, None] * norm.ppf(
+        np.array([0.05, 0.5, 0.95])[None, :, None]
+    )
+    mean = np.mean([found.quantiles for found in replicates], axis=0)
+    # The standard error of a 5 % quantile of n draws is 2.1 deviations / sqrt(n), with about a
+    # third of 32 * 500 particles in effect; five of them.
+    np.testing.assert_allclose(mean, exact, atol=5 * 2.1 * deviations.max() / np.sqrt(5000))
+
+
+def test_particles_are_drawn_anew_below_half(getkey):
+    sharp = lambda x, y: norm.logpdf(y, x[0], 0.02)
+    times, seen = np.array([0.1, 0.1001]), np.array([0.3, np.nan])
+    found = df.filter(getkey(), LINE, times, seen, sharp, 2000, initial=[0.0], history=True)
+    assert found.effective_shares[0] < 0.5
+    assert found.effective_shares[1] == pytest.approx(1.0), "equal weights after drawing anew"
+    spread = np.asarray(found.particles[1]).std()
+    # Two hundredths from the observation, a hundredth from the short jump.
+    assert 0.015 < spread < 0.03
+    np.testing.assert_allclose(found.means[0], found.weights[0] @ found.particles[0])
+
+
+def test_without_observations_the_law_is_carried_on_across_long_gaps(getkey):
+    times, count = np.array([0.2, 1.0, 1.4, 3.0]), 20_000  # two gaps reach beyond the horizon
+    found = df.filter(getkey(), LINE, times, np.full(4, np.nan), level, count, initial=[2.0])
+    assert found.log_evidence == 0.0
+    np.testing.assert_array_less(np.abs(found.means[:, 0] - 2), 5 * np.sqrt(times / count))
+    # Variances of Gaussian samples have the relative standard error sqrt(2 / n).
+    np.testing.assert_allclose(found.variances[:, 0], times, rtol=5 * np.sqrt(2 / count))
+
+
+def test_the_start_of_the_initial_law_can_be_moved(getkey):
+    key = getkey()
+    run = lambda times, **others: df.filter(
+        key, LINE, times, [0.3, 0.1], level, 100, initial=df.Normal(0.0, 1.0), **others
+    )
+    early, late = run([0.5, 1.0]), run([2020.5, 2021.0], start=2020.0)
+    np.testing.assert_allclose(early.means, late.means, rtol=1e-9)
+
+
+MISTAKES = {
+    "no times": ({"times": [], "observations": []}, "one time or more"),
+    "equal times": ({"times": [0.1, 0.1]}, "must increase; got 0.1 then 0.1 at index 1"),
+    "decreasing": ({"times": [0.2, 0.1]}, "must increase"),
+    "nan time": ({"times": [0.2, np.nan]}, "`times` must be finite"),
+    "before start": ({"times": [-0.2, 0.1]}, "lies before the start"),
+    "too few": ({"observations": [0.1]}, "one entry for each of the 2 times"),
+    "no particles": ({"particles": 0}, "`particles` must be at least 1"),
+    "no law": ({"initial": None}, "pass `initial`"),
+    "wrong law": ({"initial": df.Normal(np.zeros(2), 1.0)}, "2 components"),
+    "wrong draws": ({"initial": np.zeros((3, 2))}, r"shape \(n, 1\)"),
+    "nan draws": ({"initial": [np.nan]}, "`initial` must be finite"),
+    "level": ({"quantiles": [1.5]}, "between 0 and 1"),
+    "vector": ({"observe": lambda x, y: x - y}, "must return one number"),
+    "failing": ({"observe": lambda x: x}, "could not be traced"),
+}
+
+
+@pytest.mark.parametrize("change, message", MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_refused(change, message):
+    good = {"times": [0.1, 0.2], "observations": [0.0, 0.1], "observe": level}
+    good |= {"particles": 10, "initial": [0.0]}
+    with pytest.raises(ValueError, match=message):
+        df.filter(jr.key(0), LINE, **(good | change))
+
+
+FAILURES = {
+    "impossible": (lambda x, y: jnp.where(y > 1, -jnp.inf, 0.0), "weight zero at observation 1"),
+    "undefined": (lambda x, y: jnp.where(y > 1, jnp.nan, 0.0), "returned nan at observation 1"),
+}
+
+
+@pytest.mark.parametrize("observe, message", FAILURES.values(), ids=FAILURES)
+def test_lost_particles_are_reported_with_their_time(observe, message, getkey):
+    with pytest.raises(df.WeightsVanished, match=rf"{message} at t=0.2"):
+        df.filter(getkey(), LINE, [0.1, 0.2, 0.3], [0.0, 2.0, 0.0], observe, initial=[0.0])
