@@ -5,7 +5,6 @@ frozen view are the same for all and live here.
 """
 
 import abc
-import operator
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from .arguments import checked_point, checked_shape, checked_time
 from .broadcast import map_points
 
 
@@ -85,7 +85,7 @@ class AbstractTransitionDensity(eqx.Module):
         """Independent draws, of shape `shape + batch + (dim,)`."""
         t, x0 = self._checked(t, x0=x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
-        noise = jr.normal(key, (*_shape(shape), *batch, self.noise_dim))
+        noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
         return _images(self, t, noise, x0)
 
     def at(self, t: Float[ArrayLike, "*batch"], x0: Float[ArrayLike, "*batch d"]) -> "Frozen":
@@ -94,8 +94,8 @@ class AbstractTransitionDensity(eqx.Module):
         return Frozen(self, t, x0)
 
     def _checked(self, t: ArrayLike, **points: ArrayLike) -> tuple[Array, ...]:
-        t = _checked_time(t, self.horizon, self._why_horizon())
-        return (t, *(_checked_point(name, p, self.dim) for name, p in points.items()))
+        t = checked_time(t, self.horizon, self._why_horizon())
+        return (t, *(checked_point(name, p, self.dim) for name, p in points.items()))
 
     def _why_horizon(self) -> str:
         """Said after an error about a time beyond the horizon."""
@@ -142,63 +142,3 @@ def _scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -
 @eqx.filter_jit
 def _images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
     return map_points(density._at_time, density._from_noise, t, noise, x0)
-
-
-def _checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
-    values = _numbers("t", t)
-    # A time asked for as the horizon itself must pass when float32 has rounded it upwards.
-    latest = horizon * (1 + 1e-6)
-    message = f"`t` must lie in (0, {horizon:g}], the time since the start"
-    bad = ~((values > 0) & (values <= latest))
-    if isinstance(values, jax.core.Tracer):
-        return eqx.error_if(_at_most(values, horizon), bad, f"{message}.{why}")
-    if np.any(bad):
-        first = np.asarray(values)[np.asarray(bad)].ravel()[0]
-        hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
-        raise ValueError(f"{message}; got {first:g}.{hint}")
-    return _at_most(values, horizon)
-
-
-def _at_most(values: Array, bound: float) -> Array:
-    # `minimum` would halve the derivative where the two are equal.
-    return jnp.where(values > bound, bound, values)
-
-
-def _checked_point(name: str, value: ArrayLike, dim: int) -> Array:
-    values = _numbers(name, value)
-    if values.ndim == 0 or values.shape[-1] != dim:
-        hint = " Write `x[..., None]` for an array of one-dimensional states." if dim == 1 else ""
-        raise ValueError(
-            f"The last axis of `{name}` must be the state, of length {dim}; got shape "
-            f"{values.shape}.{hint}"
-        )
-    if not isinstance(values, jax.core.Tracer):
-        if np.any(np.isnan(values)):
-            raise ValueError(f"`{name}` contains NaN.")
-        if name == "x0" and np.any(np.isinf(values)):
-            raise ValueError("`x0` must be finite.")
-    return values
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    try:
-        sizes = (
-            (operator.index(shape),) if np.ndim(shape) == 0 else tuple(map(operator.index, shape))
-        )
-    except TypeError:
-        raise ValueError(f"`shape` must hold whole numbers; got {shape!r}.") from None
-    if any(size < 0 for size in sizes):
-        raise ValueError(f"`shape` must not be negative; got {shape!r}.")
-    return sizes
-
-
-def _numbers(name: str, value: ArrayLike) -> Array:
-    try:
-        array = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` must be an array of real numbers; {error}") from error
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        return array.astype(jnp.result_type(float))
-    if jnp.issubdtype(array.dtype, jnp.integer):
-        return array.astype(jnp.result_type(float))
-    raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
