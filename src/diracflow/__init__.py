@@ -28,6 +28,7 @@ _PUBLIC = {
     "Product": ".problem.laws",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
+    "ExactOrnsteinUhlenbeck": ".problem.families",
     "ClosureSource": ".source.closure",
     "EulerSource": ".source.euler",
     "SourceDensity": ".source.transition",
