@@ -41,6 +41,7 @@ _PUBLIC = {
     "TrainingFailed": ".learning",
     "propagate": ".uses.green",
     "log_likelihood": ".uses.likelihood",
+    "maximum_likelihood": ".uses.estimation",
     "errors": ".evaluate.errors",
 }
 _ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}

@@ -16,11 +16,14 @@ def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
     # A time asked for as the horizon itself must pass when float32 has rounded it upwards.
     latest = horizon * (1 + 1e-6)
     message = f"`t` must lie in (0, {horizon:g}], the time since the start"
-    bad = ~((values > 0) & (values <= latest))
     if isinstance(values, jax.core.Tracer):
+        bad = ~((values > 0) & (values <= latest))
         return eqx.error_if(_at_most(values, horizon), bad, f"{message}.{why}")
-    if np.any(bad):
-        first = np.asarray(values)[np.asarray(bad)].ravel()[0]
+    # In NumPy: under `jit` JAX would trace even comparisons of known values.
+    known = np.asarray(values)
+    outside = ~((known > 0) & (known <= latest))
+    if np.any(outside):
+        first = known[outside].ravel()[0]
         hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
         raise ValueError(f"{message}; got {first:g}.{hint}")
     return _at_most(values, horizon)
