@@ -29,6 +29,7 @@ _PUBLIC = {
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
     "ExactOrnsteinUhlenbeck": ".problem.families",
+    "ExactCIR": ".problem.square_root",
     "ClosureSource": ".source.closure",
     "EulerSource": ".source.euler",
     "SourceDensity": ".source.transition",
