@@ -26,6 +26,7 @@ _PUBLIC = {
     "Uniform": ".problem.laws",
     "LogNormal": ".problem.laws",
     "Product": ".problem.laws",
+    "Mixture": ".problem.mixture",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
     "ExactOrnsteinUhlenbeck": ".problem.families",
