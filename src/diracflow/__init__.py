@@ -8,9 +8,10 @@ The rooms, in the order of the computation; each imports only from those above i
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
 - `galerkin`: how parameters move: collocation points, assembly, regularised solve, velocity
 - `training`: the time loop, its settings, progress and statuses
+- `certify`: what can be said of its error: the residual, and a bound made from it
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
-- `uses`: Green's identity, bridges between two points, particle filter
+- `uses`: Green's identity, bridges between two points, likelihood, particle filter
 - `evaluate`: error measures against exact densities, spectral grid and Kalman filter references
 - `view`: figures
 - `cli`: the command line
@@ -26,8 +27,11 @@ _PUBLIC = {
     "Uniform": ".problem.laws",
     "LogNormal": ".problem.laws",
     "Product": ".problem.laws",
+    "Mixture": ".problem.mixture",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
+    "ExactOrnsteinUhlenbeck": ".problem.families",
+    "ExactCIR": ".problem.square_root",
     "ClosureSource": ".source.closure",
     "EulerSource": ".source.euler",
     "SourceDensity": ".source.transition",
@@ -42,6 +46,8 @@ _PUBLIC = {
     "bridge": ".uses.bridges",
     "filter": ".uses.filtering",
     "WeightsVanished": ".uses.weights",
+    "log_likelihood": ".uses.likelihood",
+    "maximum_likelihood": ".uses.estimation",
     "errors": ".evaluate.errors",
 }
 _ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}

@@ -14,6 +14,9 @@ LAWS = {
     "lognormal": df.LogNormal([-1.0, 0.0], [0.4, 0.2]),
     "product": df.Product(df.Normal(0.0, 0.1), df.LogNormal(-2.4, 0.25)),
 }
+MIXTURE = df.Mixture(
+    [df.Normal([0.3, -1.0], [0.5, 2.0]), df.Normal([4.0, 4.0], [0.5, 0.1])], [1, 3]
+)
 each_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 
 
@@ -61,7 +64,42 @@ def test_mean_and_covariance_of_draws(getkey):
     np.testing.assert_allclose(np.cov(draws.T), [[2, 0.7], [0.7, 1]], atol=5 * 2 * np.sqrt(2 / n))
 
 
+def test_a_mixture_weighs_its_densities():
+    x = np.array([[0.1, 0.2], [3.9, 4.0]])
+    expected = 0.25 * np.exp(MIXTURE.laws[0].log_prob(x)) + 0.75 * np.exp(
+        MIXTURE.laws[1].log_prob(x)
+    )
+    np.testing.assert_allclose(np.exp(MIXTURE.log_prob(x)), expected, rtol=1e-13)
+
+
+def test_a_mixture_divides_the_cube(getkey):
+    # A quarter of the first coordinate goes to the first law, and within it is uniform again.
+    u = np.array([0.125, 0.3])
+    np.testing.assert_allclose(
+        MIXTURE.from_uniform(u), MIXTURE.laws[0].from_uniform(np.array([0.5, 0.3])), rtol=1e-12
+    )
+    draws = np.asarray(MIXTURE.sample(getkey(), (20_000,)))
+    near = np.mean(draws[:, 0] < 2.5)  # between the two, three and more deviations from each
+    # Five standard errors of a share of a quarter.
+    assert abs(near - 0.25) < 5 * np.sqrt(0.25 * 0.75 / 20_000)
+
+
+def test_a_mixture_is_described_and_expanded():
+    again = law_from(MIXTURE.describe())
+    x = np.array([0.4, -0.3])
+    np.testing.assert_allclose(again.log_prob(x), MIXTURE.log_prob(x), rtol=1e-12)
+    assert df.Mixture([df.Normal(0.0, 1.0), df.Uniform(0.0, 1.0)]).expand(3).dim == 3
+
+
 BAD_LAWS = {
+    "mixture of nothing": (lambda: df.Mixture([]), "one law or more"),
+    "mixture of numbers": (lambda: df.Mixture([1.0]), "one law or more"),
+    "weights": (lambda: df.Mixture([df.Normal()], [0.5, 0.5]), "1 laws needs 1.*0.5, 0.5"),
+    "negative weight": (lambda: df.Mixture([df.Normal()] * 2, [2, -1]), "positive"),
+    "mixture dimension": (
+        lambda: df.Mixture([df.Normal([0.0, 1.0], 1.0), df.Normal([0.0] * 3, 1.0)]),
+        "one dimension",
+    ),
     "negative std": (lambda: df.Normal(0.0, -1.0), "`std` must be positive"),
     "indefinite": (lambda: df.Normal(covariance=[[1.0, 2.0], [2.0, 1.0]]), "positive definite.*-1"),
     "not square": (lambda: df.Normal(covariance=np.ones((2, 3))), r"square matrix.*\(2, 3\)"),

@@ -101,6 +101,12 @@ def test_a_bad_time_is_noticed_under_jit():
         jax.block_until_ready(jax.jit(EXACT.log_prob)(jnp.zeros(2), -1.0, jnp.zeros(2)))
 
 
+def test_known_times_may_be_arrays_within_jit():
+    t, x = jnp.array(0.4), jnp.zeros(2)
+    run = jax.jit(lambda x: EXACT.log_prob(x, t, X0))
+    np.testing.assert_allclose(run(x), EXACT.log_prob(x, 0.4, X0), rtol=1e-12)
+
+
 def test_one_dimensional_states_need_their_axis():
     exact = df.models.ornstein_uhlenbeck(1).exact
     with pytest.raises(ValueError, match=r"x\[\.\.\., None\]"):

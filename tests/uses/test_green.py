@@ -3,11 +3,14 @@ import jax.random as jr
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
+from scipy.special import ndtr
 from scipy.stats import kstest
 
 import diracflow as df
+from diracflow.uses.reversal import reversed_gaussian
 
 BROWNIAN = df.models.brownian(1).exact
+OU = df.ExactOrnsteinUhlenbeck()
 
 
 def test_gaussian_start_stays_gaussian_under_brownian_motion(getkey):
@@ -30,6 +33,52 @@ def test_a_law_is_spread_over_quasi_random_draws():
     exact = norm.logpdf(x[:, 0], 0.4, np.sqrt(0.75))
     # Scrambled Sobol points: the error of a smooth mean falls nearly as 1 / 4096.
     np.testing.assert_allclose(law.log_prob(x), exact, atol=2e-3)
+
+
+def test_a_law_serves_short_times_as_well_as_long_ones():
+    # A mixture under Brownian motion stays a mixture: variances grow by t.
+    components = ((0.0, 0.5), (3.0, 0.1))
+    mixture = df.Mixture([df.Normal(m, s) for m, s in components], [0.3, 0.7])
+    x = np.linspace(-1.5, 3.4, 40)[:, None]
+    for t in (1e-6, 1e-2, 1.0, 1e2):
+        law = df.propagate(BROWNIAN, mixture, t, draws=1024)
+        parts = [norm.pdf(x[:, 0], m, np.sqrt(s**2 + t)) for m, s in components]
+        exact = 0.3 * parts[0] + 0.7 * parts[1]
+        errors, stated = law.prob(x) / exact - 1, law.standard_error(x)
+        # Student's law with seven degrees of freedom has a root mean square of 1.2.
+        assert np.sqrt(np.mean((errors / stated) ** 2)) < 2.5
+        # Half of the starts lie near each point; plain draws would see none at all.
+        assert np.max(stated[exact > 1e-2 * exact.max()]) < 0.05
+
+
+def test_standard_error_of_draws_is_that_of_a_mean(getkey):
+    draws, x = jr.normal(getkey(), (500, 1)), np.array([[0.3], [2.0]])
+    terms = np.asarray(BROWNIAN.prob(x[:, None], 0.5, draws))
+    expected = terms.std(axis=1, ddof=1) / terms.mean(axis=1) / np.sqrt(500)
+    found = df.propagate(BROWNIAN, draws, 0.5).standard_error(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_starts_outside_the_support_count_for_nothing():
+    # Beyond the edges the Gaussian about the point draws starts that the law does not have.
+    params = {"rate": 0.0, "level": 0.0, "noise": 1.0}
+    law = df.propagate(OU, df.Uniform(-1.0, 2.0), 0.01, params=params)
+    x = np.array([[-1.1], [0.0], [1.99]])
+    exact = (ndtr((x + 1) / 0.1) - ndtr((x - 2) / 0.1))[:, 0] / 3
+    errors = (law.prob(x) / exact - 1) / law.standard_error(x)
+    # Student's law with seven degrees of freedom: beyond 9 once in 20 000.
+    assert np.max(np.abs(errors)) < 9
+    assert law.sample(jr.key(0), (3, 2)).shape == (3, 2, 1)
+
+
+def test_the_reversed_gaussian_is_exact_for_linear_equations():
+    # Up to the factor by which it is widened: rho(x | t, .) is Gaussian about its peak.
+    t, x, tail = jnp.array(1.5), jnp.array([0.9]), jnp.array([0.8, 0.3, 0.6])
+    found = reversed_gaussian(OU, OU._at_time(t), x, tail, jnp.array(1e3))
+    decay = np.exp(-0.8 * 1.5)
+    np.testing.assert_allclose(0.3 + decay * (found.mean[0] - 0.3), x[0], rtol=1e-12)
+    variance = 0.6**2 / 1.6 * (1 - decay**2) / decay**2
+    np.testing.assert_allclose(found.factor[0, 0] ** 2, 1.3 * variance, rtol=1e-12)
 
 
 def test_one_draw_is_the_transition_density(getkey):
@@ -58,6 +107,7 @@ BAD_STARTS = {
     "nan": (np.array([[np.nan]]), 0.5, "contains NaN"),
     "law of other size": (df.Normal(np.zeros(2), 1.0), 0.5, "2 components.*1"),
     "t zero": (np.zeros((3, 1)), 0.0, "point mass"),
+    "no draws": (df.Normal(), 0.5, "at least 1"),
     "several t": (np.zeros((3, 1)), np.array([0.1, 0.2]), "one time"),
 }
 
@@ -65,4 +115,10 @@ BAD_STARTS = {
 @pytest.mark.parametrize("draws, t, message", BAD_STARTS.values(), ids=BAD_STARTS)
 def test_bad_starts_are_refused(draws, t, message):
     with pytest.raises(ValueError, match=message):
-        df.propagate(BROWNIAN, draws, t)
+        df.propagate(BROWNIAN, draws, t, draws=0)
+
+
+def test_one_law_goes_with_one_set_of_parameters():
+    params = {"rate": np.ones(3), "level": 0.0, "noise": 1.0}
+    with pytest.raises(ValueError, match="must be scalars"):
+        df.propagate(OU, df.Normal(), 0.5, params=params)

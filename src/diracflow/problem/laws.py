@@ -251,9 +251,14 @@ def law_from(description: dict) -> AbstractLaw:
     name = parameters.pop("law", None)
     if name == "Product":
         return Product(*map(law_from, parameters["laws"]))
+    if name == "Mixture":
+        from .mixture import Mixture  # which needs the class of all laws
+
+        return Mixture([*map(law_from, parameters["laws"])], parameters["weights"])
     makers = {"Normal": Normal, "Uniform": Uniform, "LogNormal": LogNormal}
     if name not in makers:
-        raise ValueError(f"Unknown law {name!r}; known are {sorted([*makers, 'Product'])}.")
+        known = sorted([*makers, "Mixture", "Product"])
+        raise ValueError(f"Unknown law {name!r}; known are {known}.")
     return makers[name](**parameters)
 
 

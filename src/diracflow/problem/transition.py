@@ -5,7 +5,6 @@ frozen view are the same for all and live here.
 """
 
 import abc
-import operator
 from typing import Any
 
 import equinox as eqx
@@ -15,19 +14,25 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from .arguments import checked_point, checked_shape, checked_time
 from .broadcast import map_points
+from .parameters import Bounds, Params, joined
 
 
 class AbstractTransitionDensity(eqx.Module):
     r"""The density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
 
     `x` and `x0` have the state along their last axis; they and `t` broadcast over leading axes.
-    All queries work under `jit`, `vmap` and `grad`, in `x`, `t` and `x0`.
+    All queries work under `jit`, `vmap` and `grad`, in `x`, `t` and `x0`. Where the density depends
+    on parameters of the SDE, named in `params`, queries take their values in a mapping of the same
+    name; these broadcast and differentiate as well.
     """
 
     dim: eqx.AbstractVar[int]
     horizon: eqx.AbstractVar[float]
     noise_dim: eqx.AbstractVar[int]
+    # A default, so that densities without parameters need not mention them.
+    params: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     # By identity, so that `jax.jit(density.log_prob)` works; arrays have no hash.
     __hash__ = object.__hash__
@@ -38,13 +43,13 @@ class AbstractTransitionDensity(eqx.Module):
 
     @abc.abstractmethod
     def _log_prob(
-        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
+        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        """Log-density at one point; `state` comes from `_at_time`."""
+        """Log-density at one point; `state` comes from `_at_time`, parameters follow the start."""
 
     @abc.abstractmethod
     def _from_noise(
-        self, state: Any, noise: Float[Array, " k"], x0: Float[Array, " d"]
+        self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         """The point to which `noise_dim` standard normal numbers are carried."""
 
@@ -53,36 +58,40 @@ class AbstractTransitionDensity(eqx.Module):
         x: Float[ArrayLike, "*batch d"],
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
-        return log_probs(self, *self._checked(t, x=x, x0=x0))
+        return log_probs(self, *self._checked(t, params, x=x, x0=x0))
 
     def prob(
         self,
         x: Float[ArrayLike, "*batch d"],
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
     ) -> Float[Array, "*batch"]:
         """Density at `x`, a time `t` after the start at `x0`."""
-        return jnp.exp(self.log_prob(x, t, x0))
+        return jnp.exp(self.log_prob(x, t, x0, params))
 
     def score(
         self,
         x: Float[ArrayLike, "*batch d"],
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
-        return _scores(self, *self._checked(t, x=x, x0=x0))
+        return _scores(self, *self._checked(t, params, x=x, x0=x0))
 
     def start_score(
         self,
         x: Float[ArrayLike, "*batch d"],
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
     ) -> Float[Array, "*batch d"]:
-        """Gradient of the log-density in `x0`."""
-        return _start_scores(self, *self._checked(t, x=x, x0=x0))
+        """Gradient of the log-density in the start `x0`."""
+        return _start_scores(self, *self._checked(t, params, x=x, x0=x0))
 
     def sample(
         self,
@@ -90,21 +99,41 @@ class AbstractTransitionDensity(eqx.Module):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         shape: int | tuple[int, ...] = (),
+        params: Params | None = None,
     ) -> Float[Array, "*shape_and_batch d"]:
         """Independent draws, of shape `shape + batch + (dim,)`."""
-        t, x0 = self._checked(t, x0=x0)
+        t, x0 = self._checked(t, params, x0=x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
-        noise = jr.normal(key, (*_shape(shape), *batch, self.noise_dim))
+        noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
         return _images(self, t, noise, x0)
 
-    def at(self, t: Float[ArrayLike, "*batch"], x0: Float[ArrayLike, "*batch d"]) -> "Frozen":
+    def at(
+        self,
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+    ) -> "Frozen":
         """The law at one time from one start, with the methods of a frozen SciPy distribution."""
-        t, x0 = self._checked(t, x0=x0)
-        return Frozen(self, t, x0)
+        t, start = self._checked(t, params, x0=x0)
+        return Frozen(self, t, start[..., : self.dim], self._named(start))
 
-    def _checked(self, t: ArrayLike, **points: ArrayLike) -> tuple[Array, ...]:
-        t = _checked_time(t, self.horizon, self._why_horizon())
-        return (t, *(_checked_point(name, p, self.dim) for name, p in points.items()))
+    @property
+    def param_bounds(self) -> Bounds:
+        """Between which values each parameter is known; one without an entry may be any number."""
+        return {}
+
+    def _checked(
+        self, t: ArrayLike, params: Params | None = None, **points: ArrayLike
+    ) -> tuple[Array, ...]:
+        t = checked_time(t, self.horizon, self._why_horizon())
+        checked = {name: checked_point(name, p, self.dim) for name, p in points.items()}
+        if "x0" in checked:
+            checked["x0"] = joined(checked["x0"], params, self.params, self.param_bounds)
+        return (t, *checked.values())
+
+    def _named(self, start: Float[Array, "*batch d+k"]) -> dict[str, Array]:
+        """The parameters behind a start, by name."""
+        return {name: start[..., self.dim + i] for i, name in enumerate(self.params)}
 
     def _why_horizon(self) -> str:
         """Said after an error about a time beyond the horizon."""
@@ -117,14 +146,15 @@ class Frozen(eqx.Module):
     density: AbstractTransitionDensity
     t: Float[Array, "*batch"]
     x0: Float[Array, "*batch d"]
+    params: Params
 
     def logpdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density at `x`."""
-        return self.density.log_prob(x, self.t, self.x0)
+        return self.density.log_prob(x, self.t, self.x0, self.params)
 
     def pdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Density at `x`."""
-        return self.density.prob(x, self.t, self.x0)
+        return self.density.prob(x, self.t, self.x0, self.params)
 
     def rvs(
         self,
@@ -134,7 +164,8 @@ class Frozen(eqx.Module):
         """Draws as a NumPy array; `random_state` as in SciPy."""
         seed = np.random.default_rng(random_state).integers(2**32, dtype=np.uint32)
         shape = () if size is None else size
-        return np.asarray(self.density.sample(jr.key(seed), self.t, self.x0, shape))
+        draws = self.density.sample(jr.key(seed), self.t, self.x0, shape, self.params)
+        return np.asarray(draws)
 
 
 @eqx.filter_jit
@@ -150,69 +181,11 @@ def _scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -
 
 @eqx.filter_jit
 def _start_scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
-    return map_points(density._at_time, jax.grad(density._log_prob, argnums=2), t, x, x0)
+    gradient = jax.grad(density._log_prob, argnums=2)
+    # Parameters follow the start; the gradient in them is not asked for here.
+    return map_points(density._at_time, lambda *args: gradient(*args)[: density.dim], t, x, x0)
 
 
 @eqx.filter_jit
 def _images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
     return map_points(density._at_time, density._from_noise, t, noise, x0)
-
-
-def _checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
-    values = _numbers("t", t)
-    # A time asked for as the horizon itself must pass when float32 has rounded it upwards.
-    latest = horizon * (1 + 1e-6)
-    message = f"`t` must lie in (0, {horizon:g}], the time since the start"
-    bad = ~((values > 0) & (values <= latest))
-    if isinstance(values, jax.core.Tracer):
-        return eqx.error_if(_at_most(values, horizon), bad, f"{message}.{why}")
-    if np.any(bad):
-        first = np.asarray(values)[np.asarray(bad)].ravel()[0]
-        hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
-        raise ValueError(f"{message}; got {first:g}.{hint}")
-    return _at_most(values, horizon)
-
-
-def _at_most(values: Array, bound: float) -> Array:
-    # `minimum` would halve the derivative where the two are equal.
-    return jnp.where(values > bound, bound, values)
-
-
-def _checked_point(name: str, value: ArrayLike, dim: int) -> Array:
-    values = _numbers(name, value)
-    if values.ndim == 0 or values.shape[-1] != dim:
-        hint = " Write `x[..., None]` for an array of one-dimensional states." if dim == 1 else ""
-        raise ValueError(
-            f"The last axis of `{name}` must be the state, of length {dim}; got shape "
-            f"{values.shape}.{hint}"
-        )
-    if not isinstance(values, jax.core.Tracer):
-        if np.any(np.isnan(values)):
-            raise ValueError(f"`{name}` contains NaN.")
-        if name == "x0" and np.any(np.isinf(values)):
-            raise ValueError("`x0` must be finite.")
-    return values
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    try:
-        sizes = (
-            (operator.index(shape),) if np.ndim(shape) == 0 else tuple(map(operator.index, shape))
-        )
-    except TypeError:
-        raise ValueError(f"`shape` must hold whole numbers; got {shape!r}.") from None
-    if any(size < 0 for size in sizes):
-        raise ValueError(f"`shape` must not be negative; got {shape!r}.")
-    return sizes
-
-
-def _numbers(name: str, value: ArrayLike) -> Array:
-    try:
-        array = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` must be an array of real numbers; {error}") from error
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        return array.astype(jnp.result_type(float))
-    if jnp.issubdtype(array.dtype, jnp.integer):
-        return array.astype(jnp.result_type(float))
-    raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")

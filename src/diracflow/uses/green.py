@@ -2,48 +2,130 @@ r"""Densities from an arbitrary initial law.
 
 The transition density is the Green's function of the Fokker--Planck equation, so after
 a time $t$ a law $p_0$ becomes $\int \rho(x | t, x_0)\,p_0(x_0)\,dx_0$. We
-average over draws from $p_0$, in log space, since transition densities underflow.
+average over starts, in log space, since transition densities underflow.
+
+At short times few draws of $p_0$ lie where $\rho(x | t, \cdot)$ has its mass. Where the density of
+$p_0$ is known, half of the starts are therefore drawn near $x$, from the Gaussian of
+`diracflow.uses.reversal`, and all are weighted by $p_0$ over the density they were drawn from.
 """
+
+import abc
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+from jax.scipy.special import logsumexp, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..galerkin.collocation import sobol
+from ..problem.arguments import checked_point
 from ..problem.laws import AbstractLaw
+from ..problem.parameters import Params
 from ..problem.transition import AbstractTransitionDensity, log_probs
+from .reversal import reversed_gaussian
 
-# Pairs of query point and draw evaluated at once.
+# Pairs of query point and start evaluated at once.
 _CHUNK = 2**16
+# Quasi-random sets of starts, scrambled independently: their spread is the standard error.
+_SETS = 8
 
 
-class Propagated(eqx.Module):
-    """The law at time `t` of the process started from equally weighted draws."""
+class AbstractPropagated(eqx.Module):
+    """The law at time `t` of the process started from an initial law."""
 
-    density: AbstractTransitionDensity
-    draws: Float[Array, "n d"]
-    t: Float[Array, ""]
+    density: eqx.AbstractVar[AbstractTransitionDensity]
+    t: eqx.AbstractVar[Float[Array, ""]]
+    tail: eqx.AbstractVar[Float[Array, " k"]]  # parameters of the SDE, behind every start
+
+    @property
+    @abc.abstractmethod
+    def starts(self) -> int:
+        """How many starts the density at one point is averaged over."""
+
+    @abc.abstractmethod
+    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
+        """Logarithms of independent estimates of the density at one point."""
+
+    @abc.abstractmethod
+    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        """Starts of the initial law."""
 
     def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        r"""Log-density at `x`; the relative error of the density decays as $n^{-1/2}$."""
-        x = jnp.asarray(x, self.draws.dtype)
-        if x.ndim == 0 or x.shape[-1] != self.density.dim:
-            raise ValueError(
-                f"The last axis of `x` must have length {self.density.dim}; got shape {x.shape}."
-            )
-        return _log_mean(self, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1])
+        """Log-density at `x`."""
+        return self._at_points(x)[0]
 
     def prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Density at `x`."""
         return jnp.exp(self.log_prob(x))
 
+    def standard_error(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Estimated relative standard error of the density at `x`, that of `log_prob`."""
+        return self._at_points(x)[1]
+
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
-        """Independent draws of shape `shape + (dim,)`, each from a random one of the starts."""
-        pick_key, move_key = jr.split(key)
-        picked = jr.randint(pick_key, shape, 0, len(self.draws))
-        return self.density.sample(move_key, self.t, self.draws[picked])
+        """Independent draws of shape `shape + (dim,)`."""
+        start_key, move_key = jr.split(key)
+        x0 = self._draw(start_key, shape)
+        params = dict(zip(self.density.params, self.tail, strict=True))
+        return self.density.sample(move_key, self.t, x0, params=params)
+
+    def _at_points(self, x: Float[ArrayLike, "*batch d"]) -> tuple[Array, Array]:
+        points = checked_point("x", x, self.density.dim)
+        mean, error = _means(self, points.reshape(-1, self.density.dim))
+        return mean.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
+
+
+class PropagatedDraws(AbstractPropagated):
+    """Started from equally weighted draws, of which nothing else is known."""
+
+    density: AbstractTransitionDensity
+    draws: Float[Array, "n d"]
+    t: Float[Array, ""]
+    tail: Float[Array, " k"]
+
+    @property
+    def starts(self) -> int:
+        return len(self.draws)
+
+    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        return log_probs(self.density, self.t, x, _with_tail(self.draws, self.tail))
+
+    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        return self.draws[jr.randint(key, shape, 0, len(self.draws))]
+
+
+class PropagatedLaw(AbstractPropagated):
+    """Started from a law of known density, by weighted quasi-random starts."""
+
+    density: AbstractTransitionDensity
+    law: AbstractLaw
+    draws: Float[Array, "sets n d"]  # of the law
+    noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
+    t: Float[Array, ""]
+    tail: Float[Array, " k"]
+
+    @property
+    def starts(self) -> int:
+        return 2 * self.noise.shape[0] * self.noise.shape[1]
+
+    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
+        spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))
+        state = self.density._at_time(self.t)
+        near = reversed_gaussian(self.density, state, x, self.tail, spread)
+        x0 = jnp.concatenate([self.draws, jax.vmap(jax.vmap(near.from_noise))(self.noise)], axis=1)
+        log_p0, log_near = (jax.vmap(jax.vmap(f))(x0) for f in (self.law._log_prob, near.log_prob))
+        # Outside the support of the law the transition density need not be defined.
+        possible = log_p0 > -jnp.inf
+        x0 = jnp.where(possible[..., None], x0, self.draws[0, 0])
+        log_rho = log_probs(self.density, self.t, x, _with_tail(x0, self.tail))
+        log_drawn = jnp.logaddexp(log_p0, log_near) - jnp.log(2.0)
+        log_terms = jnp.where(possible, log_rho + log_p0 - log_drawn, -jnp.inf)
+        return logsumexp(log_terms, axis=1) - jnp.log(x0.shape[1])
+
+    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        return self.law.sample(key, shape)
 
 
 def propagate(
@@ -52,46 +134,68 @@ def propagate(
     t: float,
     *,
     draws: int = 4096,
-) -> Propagated:
+    params: Params | None = None,
+) -> AbstractPropagated:
     r"""Solve the Fokker--Planck equation from an initial law $p_0$.
 
     **Arguments:**
 
     - `density`: a transition density, learned or exact.
-    - `law_or_draws`: the law, such as `diracflow.Normal(0.0, 1.0)`, or independent samples of it,
-        one a row.
+    - `law_or_draws`: the law, such as `diracflow.Normal(0.0, 1.0)` or a `diracflow.Mixture`, or
+        independent samples of it, one a row.
     - `t`: time since the start, within the density's horizon.
-    - `draws`: how many quasi-random draws stand for a law.
+    - `draws`: how many starts each point is averaged over, if a law is given; rounded up to a power
+        of two, at least sixteen.
+    - `params`: parameters of the SDE, if the density has any.
 
     **Returns:**
 
-    The law at time `t`, with `log_prob(x)`, `prob(x)` and `sample(key, shape)`. The transition
-    density must be wide compared with the distance between draws, or single draws show.
+    The law at time `t`, with `log_prob(x)`, `prob(x)`, `standard_error(x)` (relative, of the
+    density) and `sample(key, shape)`. A law serves all times. With draws the transition density
+    must be wide compared with the distance between them, or single draws show; `standard_error`
+    tells.
     """
-    if isinstance(law_or_draws, AbstractLaw):
-        array = _spread(law_or_draws.expand(density.dim), density.dim, draws)
-    else:
-        array = jnp.asarray(law_or_draws, jnp.result_type(float))
-    if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
-        raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
     if jnp.ndim(t) != 0:
         raise ValueError(f"`t` must be one time; got shape {jnp.shape(t)}.")
-    time, array = density._checked(t, draws=array)
-    return Propagated(density, array, time)
+    time, start = density._checked(t, params, x0=np.zeros(density.dim))
+    tail = start[density.dim :]
+    if tail.ndim != 1 or start.ndim != 1:
+        raise ValueError("`params` must be scalars here: one initial law, one set of parameters.")
+    if isinstance(law_or_draws, AbstractLaw):
+        return _from_law(density, law_or_draws.expand(density.dim), time, tail, draws)
+    array = jnp.asarray(law_or_draws, jnp.result_type(float))
+    if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
+        raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
+    array = checked_point("draws", array, density.dim)
+    return PropagatedDraws(density=density, draws=array, t=time, tail=tail)
 
 
-def _spread(law: AbstractLaw, dim: int, count: int) -> Float[Array, "n d"]:
+def _from_law(
+    density: AbstractTransitionDensity, law: AbstractLaw, t: Array, tail: Array, count: int
+) -> PropagatedLaw:
     if count < 1:
         raise ValueError(f"`draws` must be at least 1; got {count}.")
-    return law.transport(sobol(jr.key(0), count, dim))
+    # Of the law, and as many near the point. Sobol sets are balanced at powers of two.
+    each = 2 ** int(np.ceil(np.log2(max(1, count / (2 * _SETS)))))
+    cubes = np.stack([sobol(jr.key(i), each, 2 * density.dim) for i in range(_SETS)])
+    first, second = np.split(cubes, 2, axis=-1)
+    starts = {"draws": law.transport(first), "noise": ndtri(second)}
+    return PropagatedLaw(density=density, law=law, **starts, t=t, tail=tail)
+
+
+def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Array, "*n d+k"]:
+    return jnp.concatenate([x0, jnp.broadcast_to(tail, (*x0.shape[:-1], len(tail)))], axis=-1)
 
 
 @eqx.filter_jit
-def _log_mean(law: Propagated, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-    n = len(law.draws)
+def _means(law: AbstractPropagated, x: Float[Array, "m d"]) -> tuple[Array, Array]:
+    """Logarithm and relative standard error of the mean of all estimates, at each point."""
 
-    def at(x: Float[Array, " d"]) -> Float[Array, ""]:
-        log_terms = log_probs(law.density, law.t, x, law.draws)
-        return jax.nn.logsumexp(log_terms) - jnp.log(n)
+    def at(x: Float[Array, " d"]) -> tuple[Array, Array]:
+        parts = law._log_estimates(x)
+        log_mean = logsumexp(parts) - jnp.log(len(parts))
+        # Where the density underflows even in log space, nothing is known about its error.
+        ratios = jnp.exp(parts - log_mean)
+        return log_mean, jnp.std(ratios, ddof=1) / jnp.sqrt(len(parts))
 
-    return jax.lax.map(at, x, batch_size=max(1, _CHUNK // n))
+    return jax.lax.map(at, x, batch_size=max(1, _CHUNK // law.starts))

@@ -1,0 +1,76 @@
+"""Mixtures of laws."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float
+
+from .laws import AbstractLaw
+
+
+class Mixture(AbstractLaw):
+    """One of several laws, chosen by weight.
+
+    Weights need not add up to one; equal ones are the default. The first coordinate of the unit
+    cube chooses the law and, stretched back over the whole interval, feeds it too: quasi-random
+    points then serve every law in proportion.
+
+    >>> import diracflow as df
+    >>> law = df.Mixture([df.Normal([1.0, 1.0], 0.1), df.Normal([-0.75, -0.75], 0.5)], [1, 3])
+    >>> law.weights
+    (0.25, 0.75)
+    """
+
+    laws: tuple[AbstractLaw, ...]
+    weights: tuple[float, ...] = eqx.field(static=True)
+
+    def __init__(self, laws: Sequence[AbstractLaw], weights: Sequence[float] | None = None):
+        if not laws or not all(isinstance(law, AbstractLaw) for law in laws):
+            raise ValueError("`Mixture` takes one law or more, each a `diracflow` law.")
+        self.weights = _shares([1.0] * len(laws) if weights is None else weights, len(laws))
+        dims = {law.dim for law in laws if law.dim is not None}
+        if len(dims) > 1:
+            raise ValueError(f"Laws of a mixture must have one dimension; got {sorted(dims)}.")
+        self.laws = tuple(law.expand(min(dims)) if dims else law for law in laws)
+
+    @property
+    def dim(self) -> int | None:
+        return self.laws[0].dim
+
+    def expand(self, dim: int) -> "Mixture":
+        return Mixture([law.expand(dim) for law in self.laws], self.weights)
+
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        ends = np.cumsum(self.weights)
+        chosen = jnp.minimum(jnp.searchsorted(ends, u[0]), len(ends) - 1)
+        images = [
+            law.from_uniform(jnp.asarray(u).at[0].set(_within((u[0] - end) / share + 1, u.dtype)))
+            for law, end, share in zip(self.laws, ends, self.weights, strict=True)
+        ]
+        return jnp.stack(images)[chosen]
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        terms = jnp.stack([law._log_prob(x) for law in self.laws])
+        return logsumexp(terms + np.log(self.weights))
+
+    def describe(self) -> dict:
+        laws = [law.describe() for law in self.laws]
+        return {"law": "Mixture", "laws": laws, "weights": list(self.weights)}
+
+
+def _within(share: Array, dtype: np.dtype) -> Array:
+    # Laws that are not chosen are evaluated as well, and quantiles are infinite at the ends.
+    end = jnp.finfo(dtype).eps
+    return jnp.clip(share, end, 1 - end)
+
+
+def _shares(weights: Sequence[float], count: int) -> tuple[float, ...]:
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (count,):
+        raise ValueError(f"A mixture of {count} laws needs {count} weights; got {weights}.")
+    if not np.all((array > 0) & np.isfinite(array)):
+        raise ValueError(f"Weights must be positive and finite; got {weights}.")
+    return tuple(map(float, array / array.sum()))

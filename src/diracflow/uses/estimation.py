@@ -1,0 +1,184 @@
+r"""Parameters of an SDE by maximum likelihood.
+
+The maximum is sought by a trust-region Newton method in unconstrained coordinates, with exact
+first and second derivatives; few parameters make the Hessian cheap. Standard errors come from the
+observed information, the negative Hessian of the log-likelihood at the maximum.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+from scipy.optimize import OptimizeResult, minimize
+
+from ..problem.parameters import Bounds, check_names, checked_param
+from ..problem.transition import AbstractTransitionDensity
+from .interval import Interval, from_intervals, into_intervals
+from .likelihood import Transitions, transitions
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """Parameters of greatest likelihood, and how well the data determine them.
+
+    Standard errors are NaN where the observed information is not positive definite; `message` then
+    says so.
+    """
+
+    params: dict[str, float]
+    standard_errors: dict[str, float]
+    covariance: np.ndarray  # of the estimates, in the order of `params`
+    log_likelihood: float
+    converged: bool
+    message: str
+    iterations: int
+
+
+def maximum_likelihood(
+    density: AbstractTransitionDensity,
+    times: Float[ArrayLike, "*batch n+1"],
+    states: Float[ArrayLike, "*batch n+1 d"],
+    start: Mapping[str, float],
+    *,
+    bounds: Bounds | None = None,
+    max_iterations: int = 200,
+) -> Estimate:
+    """Estimate the parameters of an SDE from discretely observed paths.
+
+    **Arguments:**
+
+    - `density`: a transition density with parameters.
+    - `times`, `states`: as for `diracflow.log_likelihood`; independent paths along leading axes.
+    - `start`: where the search begins, a number for each parameter.
+    - `bounds`: open intervals `(low, high)` that narrow those of the density; infinite ends are
+        allowed.
+    - `max_iterations`: of the trust-region Newton method.
+
+    **Returns:**
+
+    An `Estimate`: `params`, `standard_errors`, `covariance`, `log_likelihood`, `converged` and
+    `message`. The maximum is a local one; other starts tell whether there are more.
+    """
+    observed = transitions(density, times, states)
+    limits = _limits(density, start, bounds or {})
+    first = from_intervals(np.array([float(start[name]) for name in density.params]), limits)
+    found = _search(_Loss(density, observed, limits), first, max_iterations)
+    return _estimate(density, observed, into_intervals(jnp.asarray(found.x), limits), found)
+
+
+class _Loss(eqx.Module):
+    """Negative log-likelihood per transition, as a function of unconstrained parameters."""
+
+    density: AbstractTransitionDensity
+    observed: Transitions
+    limits: tuple[Interval, ...] = eqx.field(static=True)
+
+    def __call__(self, free: Float[Array, " k"]) -> Float[Array, ""]:
+        values = into_intervals(free, self.limits)
+        return -_total(self.density, self.observed, values) / len(self.observed.path)
+
+
+def _search(loss: _Loss, first: np.ndarray, max_iterations: int) -> OptimizeResult:
+    if not np.isfinite(_slope(loss, jnp.asarray(first))[0]):
+        raise ValueError(
+            "The log-likelihood at `start` is not finite. Start nearer to plausible parameters, "
+            "and check that every state lies where the process can be."
+        )
+    # Half of the digits: rounding of the gradient is far below, and so is the statistical error.
+    tolerance = float(np.sqrt(jnp.finfo(jnp.result_type(float)).eps))
+    return minimize(
+        lambda free: _as_numpy(_slope(loss, jnp.asarray(free))),
+        first,
+        jac=True,
+        hess=lambda free: np.asarray(_curvature(loss, jnp.asarray(free)), np.float64),
+        method="trust-exact",
+        options={"gtol": tolerance, "maxiter": max_iterations},
+    )
+
+
+@eqx.filter_jit
+def _slope(loss: _Loss, free: Array) -> tuple[Array, Array]:
+    return jax.value_and_grad(loss)(free)
+
+
+@eqx.filter_jit
+def _curvature(loss: Callable[[Array], Array], free: Array) -> Array:
+    return jax.hessian(loss)(free)
+
+
+def _as_numpy(value_and_grad: tuple[Array, Array]) -> tuple[float, np.ndarray]:
+    return float(value_and_grad[0]), np.asarray(value_and_grad[1], np.float64)
+
+
+def _estimate(
+    density: AbstractTransitionDensity,
+    observed: Transitions,
+    values: Float[Array, " k"],
+    found: OptimizeResult,
+) -> Estimate:
+    total = lambda v: _total(density, observed, v)
+    information = -np.asarray(_curvature(total, values), np.float64)
+    covariance, definite = _inverse(information)
+    named = lambda numbers: dict(zip(density.params, map(float, numbers), strict=True))
+    return Estimate(
+        params=named(values),
+        standard_errors=named(np.sqrt(np.diag(covariance))),
+        covariance=covariance,
+        log_likelihood=float(total(values)),
+        converged=bool(found.success) and definite,
+        message=_message(found, definite),
+        iterations=int(found.nit),
+    )
+
+
+def _total(
+    density: AbstractTransitionDensity, observed: Transitions, values: Float[Array, " k"]
+) -> Float[Array, ""]:
+    params = dict(zip(density.params, values, strict=True))
+    return jnp.sum(observed.log_prob(density, params))
+
+
+def _inverse(information: np.ndarray) -> tuple[np.ndarray, bool]:
+    definite = bool(np.all(np.isfinite(information)) and np.linalg.eigvalsh(information)[0] > 0)
+    unknown = np.full_like(information, np.nan)
+    return (np.linalg.inv(information), True) if definite else (unknown, False)
+
+
+def _message(found: OptimizeResult, definite: bool) -> str:
+    if not found.success:
+        return f"{found.message} Try another start, narrower bounds or more iterations."
+    if not definite:
+        return (
+            "The likelihood has no strict maximum here: the data do not determine all parameters. "
+            "Fix some of them by narrow bounds, or observe longer."
+        )
+    return "The gradient vanishes at a strict maximum."
+
+
+def _limits(
+    density: AbstractTransitionDensity, start: Mapping[str, float], bounds: Bounds
+) -> tuple[Interval, ...]:
+    if not density.params:
+        raise ValueError("This density has no parameters to estimate.")
+    check_names(density.params, start)
+    check_names(density.params, {**dict.fromkeys(density.params), **bounds})
+    for name in density.params:
+        checked_param(name, start[name], density.param_bounds)
+    known = density.param_bounds
+    return tuple(_narrowed(name, known, bounds, start) for name in density.params)
+
+
+def _narrowed(name: str, known: Bounds, asked: Bounds, start: Mapping[str, float]) -> Interval:
+    everywhere = (-np.inf, np.inf)
+    ends = known.get(name, everywhere), asked.get(name, everywhere)
+    low, high = max(e[0] for e in ends), min(e[1] for e in ends)
+    if not low < float(start[name]) < high:
+        raise ValueError(
+            f"The search must start inside the bounds; `{name}` starts at {start[name]} and is "
+            f"bound to ({low:g}, {high:g})."
+        )
+    return low, high
