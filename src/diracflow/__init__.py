@@ -38,6 +38,7 @@ _PUBLIC = {
     "Settings": ".training.settings",
     "Status": ".training.status",
     "TransitionDensity": ".density.transition",
+    "OutsideWarning": ".density.guard",
     "ModelFileError": ".density.files",
     "load": ".density.files",
     "learn": ".learning",

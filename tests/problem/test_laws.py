@@ -140,3 +140,9 @@ def test_coverage_of_draws_is_uniform(law, getkey):
 @pytest.mark.parametrize("law", [LAWS["uniform"], LAWS["lognormal"], LAWS["product"]])
 def test_nothing_lies_further_out_than_the_outside(law):
     assert law.coverage(jnp.array([0.0, -1.0])) == 0
+
+
+def test_a_mixture_is_centred_at_each_of_its_laws():
+    centres = jnp.array([[0.3, -1.0], [4.0, 4.0]])
+    np.testing.assert_allclose(MIXTURE.coverage(centres), 1.0, atol=1e-12)
+    assert MIXTURE.coverage(jnp.array([2.5, 6.0])) < 1e-3

@@ -24,6 +24,11 @@ Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or
 Equation = Annotated[
     str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
 ]
+Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
+]
 
 
 @app.callback()
@@ -34,16 +39,13 @@ def _commands() -> None:
 @app.command()
 def run(
     model: Annotated[str, typer.Argument(help="benes, sheared, ornstein_uhlenbeck or brownian.")],
-    preset: Annotated[str, typer.Option(help="quick, accurate or paper.")] = "quick",
+    preset: Preset = "quick",
     out: Annotated[
         Path | None, typer.Option(help="Where to leave model, report and figures [runs/MODEL].")
     ] = None,
     seed: Seed = 0,
     starts: Annotated[int, typer.Option(help="Starts over which errors are averaged.")] = 64,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
-    ] = None,
+    settings: Changes = None,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, check it against the exact density, draw the figures."""
@@ -126,6 +128,59 @@ def bridge(
     from .bridge import print_bridge
 
     print_bridge(model, (x0, x1), t, steps, paths, seed, out, figure, sde, as_json)
+
+
+@app.command()
+def learn(
+    target: Annotated[
+        str, typer.Argument(help="FILE.py:NAME, a `diracflow.SDE` or a model with starts.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where to write the model.")] = Path(
+        "model.dflow"
+    ),
+    starts: Annotated[
+        str | None,
+        typer.Option(help='Law of the start: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
+    ] = None,
+    horizon: Annotated[float | None, typer.Option(help="The longest time since the start.")] = None,
+    preset: Preset = "accurate",
+    seed: Seed = 0,
+    settings: Changes = None,
+    as_json: Json = False,
+) -> None:
+    """Learn an SDE of your own."""
+    from .learn import learn_file
+
+    changes = dict(_setting(text) for text in settings or [])
+    report = learn_file(target, out, starts, horizon, preset, seed, changes, quiet=as_json)
+    if as_json:
+        print(json.dumps(report))
+    else:
+        print(
+            f"{report['file']}: {report['status']} up to t = {report['horizon']:g}. "
+            f"{report['message']}"
+        )
+    if report["failed"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def check(
+    model: ModelFile,
+    sde: Equation = None,
+    limit: Annotated[
+        float, typer.Option(help="Largest total variation to the truth that passes.")
+    ] = 0.1,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Check a model without an exact solution: certificate, half steps, simulated paths."""
+    from .check import check_model, check_text
+
+    report = check_model(model, sde, limit, seed)
+    print(json.dumps(report) if as_json else check_text(report))
+    if not report["passed"]:
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -16,15 +16,50 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
         "fresh residual": _residuals(history),
+        "key": str(header["key"]),
         "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
     }
     width = max(map(len, lines))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+    words = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    return "\n".join([*words, *_text(sde["text"]), *_certificate(header), *_errors(header)])
 
 
 def _equation(sde: dict[str, Any]) -> str:
     name = "user's own" if sde["model"] is None else f"built-in model {sde['model']}"
     return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
+
+
+def _text(text: dict[str, str]) -> list[str]:
+    return [line for name, code in text.items() for line in ("", f"{name}:", code)]
+
+
+def _certificate(header: dict[str, Any]) -> list[str]:
+    rows = header["certificate"]
+    if not rows:
+        return ["", "No certificate was computed; `diracflow check` does."]
+    return [
+        "",
+        "Total variation to the true density is at most (standard error):",
+        *(
+            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
+            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
+            for row in rows
+        ),
+    ]
+
+
+def _errors(header: dict[str, Any]) -> list[str]:
+    rows = header["errors"]
+    if not rows:
+        return []
+    return [
+        "",
+        "Against the exact density, means over starts: relative squared L2, total variation",
+        *(
+            f"  t = {row['t']:<9.3g} {row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
+            for row in rows
+        ),
+    ]
 
 
 def _law(law: dict[str, Any]) -> str:

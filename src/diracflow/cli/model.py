@@ -1,14 +1,14 @@
 """From what is typed to a density: model files, users' SDEs, points."""
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..density.files import load
 from ..density.transition import TransitionDensity
+from ..problem.models import Model
 from ..problem.sde import SDE
+from .problem import named_object
 from .run import prepare_jax
 
 
@@ -19,15 +19,9 @@ def load_model(path: Path, sde: str | None) -> TransitionDensity:
 
 
 def read_sde(text: str) -> SDE:
-    """The object NAME that FILE.py defines; the file is run."""
-    file, colon, name = text.rpartition(":")
-    if not colon or not name.isidentifier():
-        raise ValueError(f"`--sde` takes FILE.py:NAME; got {text!r}.")
-    found = getattr(_module(Path(file)), name, None)
-    if not isinstance(found, SDE):
-        kind = "nothing" if found is None else type(found).__name__
-        raise ValueError(f"`{name}` in {file} must be a `diracflow.SDE`; found {kind}.")
-    return found
+    """The equation that FILE.py:NAME stands for."""
+    found = named_object(text)
+    return found.sde if isinstance(found, Model) else found
 
 
 def parse_point(name: str, text: str, dim: int) -> np.ndarray:
@@ -39,12 +33,3 @@ def parse_point(name: str, text: str, dim: int) -> np.ndarray:
     if len(point) != dim:
         raise ValueError(f"`--{name}` needs {dim} numbers for this model; got {len(point)}.")
     return point
-
-
-def _module(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise ValueError(f"No Python file at {path}.")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

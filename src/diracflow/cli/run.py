@@ -46,6 +46,7 @@ def run_model(
     density.save(out / file)
     say(f"Learned in {learned_in:.0f} s; comparing with the exact density at {starts} starts.")
     result = _judged(density, problem, seed, starts)
+    density.with_facts(errors=tuple(result.summary())).save(out / file)
     report = _report(problem, preset, seed, changes, density, learned_in, result)
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
     say(_table(report["errors"]))
@@ -108,6 +109,7 @@ def _report(
         "learn_seconds": round(learned_in, 1),
         "starts": len(result.starts),
         "errors": result.summary(),
+        "certificate": list(density.facts.certificate),
     }
 
 

@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from ..certify.certificate import Certificate, certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
+from ..problem.arguments import checked_point
 from ..problem.broadcast import map_points
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
@@ -22,6 +23,7 @@ from ..training.history import Record
 from ..training.settings import Settings
 from ..training.status import Status
 from ..training.trajectory import Trajectory
+from .guard import OUTSIDE, guard
 
 
 # Compared by identity: JAX hashes static fields on every call, and histories are long.
@@ -127,10 +129,16 @@ class TransitionDensity(AbstractTransitionDensity):
     def coverage(self, x0: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Share of the start law lying further out than `x0`: 1 at the centre, 0 outside.
 
-        Starts that the law makes rare were rare in training, too.
+        Starts that the law makes rare were rare in training, too; see `outside`.
         """
-        _, x0 = self._checked(self.horizon, x0=x0)
-        return self.starts.coverage(x0)
+        return self.starts.coverage(checked_point("x0", x0, self.dim))
+
+    def outside(self, x0: Float[ArrayLike, "*batch d"]) -> Bool[Array, "*batch"]:
+        """Whether starts lie outside what the density was trained for, also under `jit`.
+
+        Such are the starts beyond all but one in ten thousand of the start law.
+        """
+        return self.coverage(x0) < OUTSIDE
 
     def source_only(self) -> SourceDensity:
         """The source without the flow: what one has before learning anything."""
@@ -168,6 +176,10 @@ class TransitionDensity(AbstractTransitionDensity):
     ) -> Float[Array, " d"]:
         t, ansatz = state
         return ansatz.from_noise(noise, t, x0)
+
+    def _guard(self, x0: Float[Array, "*batch d"], strict: bool) -> None:
+        if not isinstance(x0, jax.core.Tracer):
+            guard(self.starts, x0, strict, once_for=self.facts)
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:

@@ -56,12 +56,15 @@ class AbstractLaw(eqx.Module):
 
     def coverage(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Share of the law that lies further out than `x`: 1 at the centre, 0 outside."""
+        x = jnp.asarray(x, jnp.result_type(float))
+        half = self.squared_distance(x) / 2
+        return gammaincc(x.shape[-1] / 2, jnp.minimum(half, jnp.finfo(x.dtype).max))
 
-        def share(x: Float[Array, " d"]) -> Float[Array, ""]:
-            z = self.to_normal(x)
-            return gammaincc(len(z) / 2, jnp.minimum(z @ z / 2, jnp.finfo(z.dtype).max))
-
-        return jnp.vectorize(share, signature="(d)->()")(jnp.asarray(x, jnp.result_type(float)))
+    @eqx.filter_jit
+    def squared_distance(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+        """Squared distance from the centre in standard deviations, as if the law were normal."""
+        z = jnp.vectorize(self.to_normal, signature="(d)->(d)")(x)
+        return jnp.sum(z**2, axis=-1)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
         """Independent draws, of shape `shape + (dim,)`."""

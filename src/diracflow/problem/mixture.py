@@ -52,6 +52,11 @@ class Mixture(AbstractLaw):
         ]
         return jnp.stack(images)[chosen]
 
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Point for the law in whose bulk `x` lies deepest."""
+        scores = jnp.stack([law.to_normal(x) for law in self.laws])
+        return scores[jnp.argmin(jnp.sum(scores**2, axis=1))]
+
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         terms = jnp.stack([law._log_prob(x) for law in self.laws])
         return logsumexp(terms + np.log(self.weights))

@@ -25,7 +25,8 @@ class AbstractTransitionDensity(eqx.Module):
     `x` and `x0` have the state along their last axis; they and `t` broadcast over leading axes.
     All queries work under `jit`, `vmap` and `grad`, in `x`, `t` and `x0`. Where the density depends
     on parameters of the SDE, named in `params`, queries take their values in a mapping of the same
-    name; these broadcast and differentiate as well.
+    name; these broadcast and differentiate as well. A learned density warns of starts outside the
+    law it was trained on, or raises if `strict`.
     """
 
     dim: eqx.AbstractVar[int]
@@ -59,9 +60,11 @@ class AbstractTransitionDensity(eqx.Module):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
+        *,
+        strict: bool = False,
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
-        return log_probs(self, *self._checked(t, params, x=x, x0=x0))
+        return log_probs(self, *self._checked(t, params, strict, x=x, x0=x0))
 
     def prob(
         self,
@@ -69,9 +72,11 @@ class AbstractTransitionDensity(eqx.Module):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
+        *,
+        strict: bool = False,
     ) -> Float[Array, "*batch"]:
         """Density at `x`, a time `t` after the start at `x0`."""
-        return jnp.exp(self.log_prob(x, t, x0, params))
+        return jnp.exp(self.log_prob(x, t, x0, params, strict=strict))
 
     def score(
         self,
@@ -79,9 +84,11 @@ class AbstractTransitionDensity(eqx.Module):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
+        *,
+        strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
-        return _scores(self, *self._checked(t, params, x=x, x0=x0))
+        return _scores(self, *self._checked(t, params, strict, x=x, x0=x0))
 
     def start_score(
         self,
@@ -89,9 +96,11 @@ class AbstractTransitionDensity(eqx.Module):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
+        *,
+        strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in the start `x0`."""
-        return _start_scores(self, *self._checked(t, params, x=x, x0=x0))
+        return _start_scores(self, *self._checked(t, params, strict, x=x, x0=x0))
 
     def sample(
         self,
@@ -100,9 +109,11 @@ class AbstractTransitionDensity(eqx.Module):
         x0: Float[ArrayLike, "*batch d"],
         shape: int | tuple[int, ...] = (),
         params: Params | None = None,
+        *,
+        strict: bool = False,
     ) -> Float[Array, "*shape_and_batch d"]:
         """Independent draws, of shape `shape + batch + (dim,)`."""
-        t, x0 = self._checked(t, params, x0=x0)
+        t, x0 = self._checked(t, params, strict, x0=x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
         noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
         return _images(self, t, noise, x0)
@@ -112,9 +123,11 @@ class AbstractTransitionDensity(eqx.Module):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
+        *,
+        strict: bool = False,
     ) -> "Frozen":
         """The law at one time from one start, with the methods of a frozen SciPy distribution."""
-        t, start = self._checked(t, params, x0=x0)
+        t, start = self._checked(t, params, strict, x0=x0)
         return Frozen(self, t, start[..., : self.dim], self._named(start))
 
     @property
@@ -123,13 +136,21 @@ class AbstractTransitionDensity(eqx.Module):
         return {}
 
     def _checked(
-        self, t: ArrayLike, params: Params | None = None, **points: ArrayLike
+        self,
+        t: ArrayLike,
+        params: Params | None = None,
+        strict: bool = False,
+        **points: ArrayLike,
     ) -> tuple[Array, ...]:
         t = checked_time(t, self.horizon, self._why_horizon())
         checked = {name: checked_point(name, p, self.dim) for name, p in points.items()}
         if "x0" in checked:
+            self._guard(checked["x0"], strict)
             checked["x0"] = joined(checked["x0"], params, self.params, self.param_bounds)
         return (t, *checked.values())
+
+    def _guard(self, x0: Float[Array, "*batch d"], strict: bool) -> None:
+        """Warn of starts for which the density was not made, or raise; exact ones know all."""
 
     def _named(self, start: Float[Array, "*batch d+k"]) -> dict[str, Array]:
         """The parameters behind a start, by name."""

@@ -1,0 +1,75 @@
+"""`diracflow learn`: learn an SDE of the user's own."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+
+from ..learning import TrainingFailed, learn
+from ..problem.laws import AbstractLaw, law_from
+from ..problem.models import Model
+from .problem import named_object
+from .run import prepare_jax
+
+
+def learn_file(
+    target: str,
+    out: Path,
+    starts: str | None,
+    horizon: float | None,
+    preset: str,
+    seed: int,
+    changes: dict[str, Any],
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Everything `diracflow learn` does; returns what it says."""
+    prepare_jax()
+    found = named_object(target)
+    sde = found.sde if isinstance(found, Model) else found
+    law, until = _law(found, starts), _horizon(found, horizon)
+    began = time.monotonic()
+    settings = {"preset": preset, "progress": not quiet, **changes}
+    try:
+        density = learn(sde, law, until, key=jr.key(seed), **settings)
+    except TrainingFailed as failure:
+        density = failure.density
+        # It must not take the place of an earlier model.
+        out = out.with_name(f"partial-{out.name}")
+    density.save(out)
+    return {
+        "file": str(out),
+        "status": density.status.name,
+        "message": density.status.value,
+        "failed": density.status.failed,
+        "horizon": density.horizon,
+        "seconds": round(time.monotonic() - began, 1),
+        "certificate": list(density.facts.certificate),
+    }
+
+
+def _law(found: Any, starts: str | None) -> AbstractLaw:
+    if starts is None:
+        if isinstance(found, Model):
+            return found.starts
+        raise ValueError(
+            "An SDE needs `--starts`, the law of its start points, such as "
+            """'{"law": "Normal", "mean": 0, "std": 1}'."""
+        )
+    try:
+        return law_from(json.loads(starts))
+    except (json.JSONDecodeError, AttributeError, TypeError) as error:
+        raise ValueError(
+            "`--starts` takes a law as JSON, such as "
+            f"""'{{"law": "Normal", "mean": 0, "std": 1}}'; got {starts!r} ({error})."""
+        ) from error
+
+
+def _horizon(found: Any, horizon: float | None) -> float:
+    if horizon is not None:
+        return horizon
+    if isinstance(found, Model):
+        return found.horizon
+    raise ValueError("An SDE needs `--horizon`, the longest time since the start.")

@@ -1,0 +1,74 @@
+r"""Does a density agree with itself? Chapman and Kolmogorov's equation.
+
+For a homogeneous process $\rho_t(x | x_0) = \int\rho_{t/2}(x | y)\,\rho_{t/2}(y | x_0)\,dy$. The
+right-hand side is a mean over draws $y$, judged at points $x$ of the density itself.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..density.transition import TransitionDensity
+from ..problem.transition import log_probs
+from ..uses.equation import require_homogeneous
+
+# Groups of draws: their spread is the noise of the mean.
+_GROUPS = 16
+
+
+class Consistency(NamedTuple):
+    """How far two half steps are from a whole one."""
+
+    squared: float  # mean square of the relative difference, without bias; may be negative
+    stderr: float  # of `squared`
+    coverage: float  # the smallest share of the start law further out than a point half way
+
+    @property
+    def discrepancy(self) -> float:
+        """Root mean square of the relative difference between the two densities."""
+        return float(np.sqrt(max(self.squared, 0.0)))
+
+
+def chapman_kolmogorov(
+    density: TransitionDensity,
+    key: PRNGKeyArray,
+    t: float,
+    x0: Float[np.ndarray, " d"],
+    *,
+    points: int = 256,
+    draws: int = 4096,
+) -> Consistency:
+    """Compare two steps of `t / 2` with one of `t`, from the start `x0`."""
+    require_homogeneous(density.sde, density.start_time, density.horizon, jnp.asarray(x0)[None])
+    point_key, draw_key = jr.split(key)
+    with jax.enable_x64(True):
+        x = density.sample(point_key, t, x0, points)
+        y = density.sample(draw_key, t / 2, x0, draws - draws % _GROUPS)
+        ratios = _ratios(density, t, x, y, jnp.asarray(x0))
+        errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
+        coverage = float(jnp.min(density.coverage(y)))
+    squared = _mean_product(errors)
+    without = [_mean_product(np.delete(errors, group, axis=1)) for group in range(_GROUPS)]
+    jackknife = np.sqrt((_GROUPS - 1) * np.var(without))
+    return Consistency(squared, float(jackknife), coverage)
+
+
+def _ratios(
+    density: TransitionDensity, t: float, x: Array, y: Array, x0: Array
+) -> Float[Array, "points draws"]:
+    """Densities at `x` from each point half way, relative to that from the start."""
+    dtype = x.dtype
+    whole = log_probs(density, jnp.asarray(t, dtype), x, x0)
+    half = log_probs(density, jnp.asarray(t / 2, dtype), x[:, None], y[None])
+    return jnp.exp(half - whole[:, None])
+
+
+def _mean_product(errors: Float[np.ndarray, "points groups"]) -> float:
+    """Mean over points of the product of two different groups' errors: no noise is squared."""
+    groups = errors.shape[1]
+    products = errors.sum(axis=1) ** 2 - (errors**2).sum(axis=1)
+    return float(np.mean(products) / (groups * (groups - 1)))

@@ -1,0 +1,113 @@
+r"""Does a density agree with simulated paths?
+
+Draws of the density against end points of Euler--Maruyama paths with many steps: means and
+covariances in units of their standard errors, and the energy distance, whose noise is known from
+exchanging the two samples at random.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from ..density.transition import TransitionDensity
+from ..problem.sde import SDE
+
+_EXCHANGES = 200
+
+
+class Agreement(NamedTuple):
+    """How draws of a density compare with simulated end points."""
+
+    mean_z: float  # largest difference of a component's mean, in standard errors
+    covariance_z: float  # the same for entries of the covariance
+    energy: float  # energy distance of the two samples
+    energy_noise: float  # its mean if both came from one law
+    energy_stderr: float  # and its spread then
+    paths: int
+    steps: int
+
+    @property
+    def energy_z(self) -> float:
+        """The energy distance's excess over its noise, in units of its spread."""
+        return (self.energy - self.energy_noise) / self.energy_stderr
+
+
+def agreement_with_paths(
+    density: TransitionDensity,
+    key: PRNGKeyArray,
+    t: float,
+    x0: Float[np.ndarray, " d"],
+    *,
+    paths: int = 2000,
+    steps: int = 1000,
+) -> Agreement:
+    """Compare draws of the density with as many paths of `steps` Euler--Maruyama steps."""
+    path_key, draw_key = jr.split(key)
+    with jax.enable_x64(True):
+        ends = euler_maruyama(density.sde, path_key, x0, t, density.start_time, paths, steps)
+        draws = density.sample(draw_key, t, x0, paths)
+        a, b = np.asarray(ends), np.asarray(draws)
+    if not np.all(np.isfinite(a)):
+        raise ValueError(
+            f"Simulated paths from {np.asarray(x0).tolist()} are not finite at t={t:g}: "
+            f"{steps} Euler--Maruyama steps are too few for this drift. Raise `steps`."
+        )
+    energy, noise, spread = _energy(a, b)
+    z = _largest_z(a, b), _largest_z(_products(a), _products(b))
+    return Agreement(*z, energy, noise, spread, paths=paths, steps=steps)
+
+
+@eqx.filter_jit
+def euler_maruyama(
+    sde: SDE,
+    key: PRNGKeyArray,
+    x0: Float[ArrayLike, " d"],
+    t: float,
+    start_time: float,
+    paths: int,
+    steps: int,
+) -> Float[Array, "paths d"]:
+    """End points of paths started at `x0`."""
+    length = jnp.asarray(t) / steps
+
+    def step(x: Array, index: Array) -> tuple[Array, None]:
+        time = start_time + index * length
+        noise = jr.normal(jr.fold_in(key, index), (paths, sde.noise_dim))
+
+        def one(x: Array, noise: Array) -> Array:
+            return x + sde.drift(time, x) * length + sde.diffusion(time, x) @ noise * length**0.5
+
+        return jax.vmap(one)(x, noise), None
+
+    start = jnp.broadcast_to(jnp.asarray(x0, float), (paths, sde.dim))
+    return jax.lax.scan(step, start, jnp.arange(steps))[0]
+
+
+def _products(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+    centred = x - x.mean(axis=0)
+    rows, columns = np.triu_indices(x.shape[1])
+    return centred[:, rows] * centred[:, columns]
+
+
+def _largest_z(a: np.ndarray, b: np.ndarray) -> float:
+    stderr = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
+    return float(np.max(np.abs(a.mean(axis=0) - b.mean(axis=0)) / stderr))
+
+
+def _energy(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
+    """Energy distance, and its mean and spread when the samples are exchanged at random."""
+    both = np.concatenate([a, b]) / np.std(b, axis=0)
+    squares = (both**2).sum(axis=1)
+    gaps = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * both @ both.T, 0.0))
+    signs = np.repeat([1.0, -1.0], [len(a), len(b)])
+    rng = np.random.default_rng(0)
+    exchanged = np.stack([rng.permutation(signs) for _ in range(_EXCHANGES)])
+    # With equal sizes the distance is a quadratic form in the signs.
+    found = -signs @ gaps @ signs / len(a) ** 2
+    noise = -np.einsum("ki,ki->k", exchanged @ gaps, exchanged) / len(a) ** 2
+    return float(found), float(noise.mean()), float(noise.std())

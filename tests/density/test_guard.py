@@ -1,0 +1,57 @@
+"""Starts outside the start law do not pass unnoticed."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+
+INSIDE, FAR = np.array([0.4, -0.3]), np.array([5.0, 5.0])
+
+
+@pytest.fixture
+def fresh(trained):
+    """A density that has not warned yet."""
+    return trained.with_facts()
+
+
+def queries(density, x0, **options):
+    x = np.zeros(2)
+    yield lambda: density.log_prob(x, 0.1, x0, **options)
+    yield lambda: density.prob(x, 0.1, x0, **options)
+    yield lambda: density.score(x, 0.1, x0, **options)
+    yield lambda: density.start_score(x, 0.1, x0, **options)
+    yield lambda: density.sample(jr.key(0), 0.1, x0, **options)
+    yield lambda: density.at(0.1, x0, **options)
+
+
+def test_one_warning_with_the_numbers(fresh, recwarn):
+    for query in queries(fresh, np.stack([INSIDE, FAR])):
+        query()
+    found = [w for w in recwarn if w.category is df.OutsideWarning]
+    assert len(found) == 1
+    assert "1 of 2 starts" in str(found[0].message)
+    assert "[5.0, 5.0]" in str(found[0].message)
+
+
+def test_strict_queries_raise_each_time(fresh):
+    for query in [*queries(fresh, FAR, strict=True)] * 2:
+        with pytest.raises(ValueError, match="1 of 1 starts lie outside"):
+            query()
+
+
+def test_nothing_is_said_inside(fresh, recwarn):
+    for query in queries(fresh, INSIDE, strict=True):
+        query()
+    assert not [w for w in recwarn if w.category is df.OutsideWarning]
+
+
+def test_a_flag_under_jit(trained):
+    outside = jax.jit(trained.outside)(jnp.stack([INSIDE, FAR]))
+    assert outside.tolist() == [False, True]
+
+
+def test_exact_densities_hold_everywhere(benes):
+    assert np.isfinite(benes.exact.log_prob(np.zeros(2), 0.1, FAR, strict=True))
