@@ -66,6 +66,8 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 def real_numbers(name: str, value: ArrayLike) -> Array:
     """The value as an array of JAX's current float."""
+    if isinstance(value, str | bytes):
+        raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError) as error:

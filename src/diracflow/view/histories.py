@@ -32,22 +32,30 @@ def error_over_time(study: Study) -> Figure:
         return figure
 
 
+# Titles of the panels, and what each shows: fields of a record with their labels.
+_PANELS: dict[str, dict[str, str | None]] = {
+    "relative residual of the velocity": {"residual": "in sample", "fresh_residual": "fresh"},
+    "total variation at most, mean so far": {"bound": None},
+    "what the flow has to do": {"source_gap": "gap to the source", "forcing": "forcing"},
+    r"step length in $\sqrt{t}$": {"length": None},
+    "effective rank": {"rank": None},
+    "condition number, at least": {"condition": None},
+}
+
+
 def training_history(density: TransitionDensity) -> Figure:
-    """Residuals, step lengths and rank over the course of a training."""
-    history = density.facts.history
+    """Residuals, what they add up to, sizes, steps and rank over the course of a training."""
+    # The first step has no velocity before it to judge.
+    history = density.facts.history[1:]
     times = np.array([record.time for record in history])
     with style():
-        figure = new_figure(9.0, 2.8)
-        residuals, steps, ranks = figure.subplots(1, 3)
-        residuals.loglog(times, [r.residual for r in history], label="in sample", color=SOURCE)
-        # The first step has no velocity before it to judge.
-        fresh = [r.fresh_residual for r in history[1:]]
-        residuals.loglog(times[1:], fresh, label="fresh", color=LEARNED)
-        residuals.set(title="relative residual of the velocity", xlabel="time $t$")
-        residuals.legend()
-        steps.loglog(times, [record.length for record in history], color=LEARNED)
-        steps.set(title=r"step length in $\sqrt{t}$", xlabel="time $t$")
-        ranks.semilogx(times, [record.rank for record in history], color=LEARNED)
-        width = density.trajectory.thetas.shape[1]
-        ranks.set(title=f"effective rank, of {width} parameters", xlabel="time $t$")
+        figure = new_figure(9.0, 5.2)
+        for axis, (title, fields) in zip(figure.subplots(2, 3).flat, _PANELS.items(), strict=True):
+            for field, label in fields.items():
+                values = [getattr(record, field) for record in history]
+                colour = SOURCE if field in ("residual", "source_gap") else LEARNED
+                axis.loglog(times, values, color=colour, label=label)
+            axis.set(title=title, xlabel="time $t$")
+            if len(fields) > 1:
+                axis.legend()
         return figure

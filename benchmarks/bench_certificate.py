@@ -1,0 +1,67 @@
+"""Does the certificate hold, and how far is it from the truth?
+
+One JSON line for each MODEL:PRESET: at 10 times from 0.001 of the horizon up to it and 12 starts
+from the start law, the bound against the true total variation distance.
+
+Run: python benchmarks/bench_certificate.py benes:quick sheared:quick ou2:quick --seeds 0
+"""
+
+import argparse
+import json
+import time
+import warnings
+
+import jax
+import jax.random as jr
+import numpy as np
+
+import diracflow as df
+from bench_accuracy import case
+
+TIMES, STARTS = 10, 12
+
+
+def bench(name: str, preset: str, seed: int, settings: dict) -> dict:
+    model = case(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        density = df.learn(
+            model.sde, model.starts, model.horizon, key=jr.key(seed), preset=preset, **settings
+        )
+    times = density.horizon * np.geomspace(1e-3, 1.0, TIMES)
+    starts = density.starts.sample(jr.key(100 + seed), (STARTS,))
+    began = time.perf_counter()
+    found = density.certificate(jr.key(seed), times[:, None], starts)
+    seconds = time.perf_counter() - began
+    true = df.errors(density, model.exact, times, starts, key=jr.key(200 + seed))
+    noise = np.hypot(found.stderr, true.total_variation_stderr)
+    ratio = found.bound / true.total_variation
+    return {
+        "model": name,
+        "preset": preset,
+        "seed": seed,
+        "settings": settings,
+        "pairs": true.total_variation.size,
+        "holds": int(np.sum(true.total_variation <= found.bound + 3 * noise)),
+        "true_at_horizon": float(f"{true.total_variation[-1].mean():.2g}"),
+        "bound_at_horizon": float(f"{found.bound[-1].mean():.2g}"),
+        "stderr_at_horizon": float(f"{found.stderr[-1].mean():.1g}"),
+        "median_ratio": round(float(np.median(ratio)), 1),
+        "smallest_ratio": round(float(ratio.min()), 2),
+        "largest_ratio": round(float(ratio.max()), 1),
+        "certificate_s": round(seconds, 1),
+    }
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="+", metavar="MODEL:PRESET")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
+    arguments = parser.parse_args()
+    pairs = [text.split("=") for text in arguments.set]
+    settings = {name: value if value.isalpha() else json.loads(value) for name, value in pairs}
+    for text in arguments.cases:
+        for seed in arguments.seeds:
+            print(json.dumps(bench(*text.split(":"), seed, settings)), flush=True)

@@ -1,0 +1,94 @@
+"""Checks without an exact solution: they pass good densities and find bad ones."""
+
+import json
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.cli.check import check_model, check_text
+from diracflow.evaluate.consistency import chapman_kolmogorov
+from diracflow.evaluate.simulation import agreement_with_paths, euler_maruyama
+
+X0 = np.array([0.4, -0.3])
+
+
+def test_half_steps_agree_with_whole_ones(trained, getkey):
+    found = chapman_kolmogorov(trained, getkey(), 0.3, X0)
+    # Recorded error of this training: 1e-3 in total variation, below the noise.
+    assert abs(found.squared) < 4 * found.stderr
+    assert found.stderr < 1e-3
+
+
+def test_half_steps_find_a_density_that_does_not_add_up(trained, getkey):
+    class Slow(df.TransitionDensity):
+        """Time runs at another pace in the second half."""
+
+        def _at_time(self, t):
+            return super()._at_time(jnp.where(t > 0.2, 0.8 * t, t))
+
+    slow = Slow(trained.ansatz, trained.trajectory, trained.starts, trained.facts)
+    found = chapman_kolmogorov(slow, getkey(), 0.3, X0)
+    # The measure by which `diracflow check` fails a model.
+    assert found.squared > 4 * found.stderr
+    assert found.discrepancy > 0.05
+
+
+def test_time_dependent_equations_have_no_half_steps(trained, getkey):
+    sde = df.SDE(lambda t, x: -t * x, lambda t, x: jnp.eye(2), 2)
+    density = eqx.tree_at(lambda d: d.ansatz.source.sde, trained, sde)
+    with pytest.raises(ValueError, match="depends on time"):
+        chapman_kolmogorov(density, getkey(), 0.3, X0)
+
+
+def test_draws_agree_with_paths(trained, getkey):
+    found = agreement_with_paths(trained, getkey(), 0.3, X0, paths=1000, steps=200)
+    # Four standard errors: a correct density fails for one key in some thousand.
+    assert max(found.mean_z, found.covariance_z, found.energy_z) < 4
+
+
+def test_paths_find_a_shift(trained, getkey):
+    class Shifted(df.TransitionDensity):
+        """Draws a third of a deviation off."""
+
+        def _from_noise(self, state, noise, x0):
+            return super()._from_noise(state, noise, x0) + 0.2
+
+    shifted = Shifted(trained.ansatz, trained.trajectory, trained.starts, trained.facts)
+    found = agreement_with_paths(shifted, getkey(), 0.3, X0, paths=1000, steps=200)
+    assert min(found.mean_z, found.energy_z) > 4
+
+
+def test_euler_maruyama_has_the_moments_of_a_linear_sde(getkey):
+    model = df.models.ornstein_uhlenbeck(1, rate=1.5, noise=0.8)
+    ends = np.asarray(euler_maruyama(model.sde, getkey(), np.array([1.0]), 0.5, 0.0, 4000, 400))
+    exact_mean, exact_var = np.exp(-0.75), 0.64 * (1 - np.exp(-1.5)) / 3
+    # Four standard errors, and a bias of order one over the number of steps.
+    assert abs(ends.mean() - exact_mean) < 4 * np.sqrt(exact_var / 4000) + 1 / 400
+    assert abs(ends.var() - exact_var) < 4 * exact_var * np.sqrt(2 / 4000) + 1 / 400
+
+
+def test_exploding_paths_are_told(trained, getkey):
+    sde = df.SDE(lambda t, x: 1e4 * x**3, lambda t, x: jnp.eye(2), 2)
+    density = eqx.tree_at(lambda d: d.ansatz.source.sde, trained, sde)
+    with pytest.raises(ValueError, match="not finite at t=0.3.*Raise `steps`"):
+        agreement_with_paths(density, getkey(), 0.3, X0, paths=10, steps=50)
+
+
+def test_check_passes_a_good_model_and_fails_a_strict_limit(trained, tmp_path):
+    path = tmp_path / "model.dflow"
+    trained.save(path)
+    report = check_model(path, None, 0.1, 0)
+    assert report["passed"], check_text(report)
+    assert len(report["rows"]) == 6
+    json.dumps(report, allow_nan=False)
+    text = check_text(report)
+    assert "passed" in text
+    assert "centre" in text
+    with pytest.raises(ValueError, match="`--limit`"):
+        check_model(path, None, 0.0, 0)
+    tight = check_model(path, None, 1e-9, 0)
+    assert not tight["passed"]
+    assert "<- bound" in check_text(tight)
