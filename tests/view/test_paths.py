@@ -48,7 +48,7 @@ def test_filter_bands_show_quantiles_and_what_is_known(bands, tmp_path):
     first, second = figure.axes
     assert corners(first) == pytest.approx([-0.05, 0.85])
     assert corners(second) == pytest.approx([-0.85, 0.05])
-    labels = {text.get_text() for text in first.get_legend().get_texts()}
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
     assert labels == {"5 to 95 %", "median", "mean", "hidden state", "observation"}
     assert len(second.lines) == 3, "median, mean and hidden state; the component is not observed"
     figure.savefig(tmp_path / "bands.png")

@@ -64,7 +64,8 @@ def filter_bands(
             _points(axis, times, observations, component, "x", SOURCE, "observation")
             axis.set_ylabel(f"$x_{component + 1}$")
         axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
-        axes[0].legend(ncols=4)
+        # Above the panels: observations may lie anywhere within.
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
         axes[-1].set_xlabel("time $t$")
         return figure
 

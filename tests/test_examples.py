@@ -1,0 +1,40 @@
+"""Examples run, say what they claim, and stay short."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+
+import diracflow as df
+
+FOLDER = pathlib.Path(__file__).parents[1] / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", list(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) <= 60
+
+
+def test_benes_bridge(tmp_path, capsys):
+    paths = example("benes_bridge").main(figure=tmp_path / "fan.png")
+    assert paths.effective_share > 0.9
+    assert "Brownian bridge" in capsys.readouterr().out
+    assert (tmp_path / "fan.png").stat().st_size > 5000
+
+
+def test_double_well_filter_on_an_exact_density(tmp_path):
+    """Beneš in one dimension, whose density splits as well, spares the learning."""
+    main = example("double_well_filter").main
+    errors, inside = main(df.models.benes(dim=1).exact, tmp_path / "bands.png")
+    assert errors[1] < errors[0], "a filter must beat the observations"
+    # Forty states in bands of 90 %, five standard deviations of a binomial law allowed for.
+    assert inside > 0.9 - 5 * np.sqrt(0.9 * 0.1 / 40)
+    assert (tmp_path / "bands.png").stat().st_size > 5000
