@@ -10,7 +10,7 @@ The rooms, in the order of the computation; each imports only from those above i
 - `training`: the time loop, its settings, progress and statuses
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
-- `uses`: Green's identity, likelihood
+- `uses`: Green's identity, likelihood, estimation and inference of parameters
 - `evaluate`: error measures against exact densities, spectral grid references
 - `view`: figures
 - `cli`: the command line
@@ -44,6 +44,7 @@ _PUBLIC = {
     "propagate": ".uses.green",
     "log_likelihood": ".uses.likelihood",
     "maximum_likelihood": ".uses.estimation",
+    "infer": ".uses.inference",
     "errors": ".evaluate.errors",
 }
 _ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}
