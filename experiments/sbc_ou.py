@@ -40,7 +40,7 @@ BINS = 20
 
 
 def simulate(key: Array, laws: dict) -> tuple[dict[str, Array], Array]:
-    """True parameters and a path of the process from its level."""
+    """True parameters and a path of the process from a start that says nothing about them."""
     *keys, path_key = jr.split(key, len(laws) + 1)
     params = {n: law.sample(k) for k, (n, law) in zip(keys, laws.items(), strict=True)}
 
@@ -48,7 +48,7 @@ def simulate(key: Array, laws: dict) -> tuple[dict[str, Array], Array]:
         after = DENSITY.sample(args[0], args[1], x, params=params)
         return after, after
 
-    first, gaps = params["level"][None], np.diff(TIMES)
+    first, gaps = jnp.zeros(1), np.diff(TIMES)
     _, rest = jax.lax.scan(step, first, (jr.split(path_key, len(gaps)), gaps))
     return params, jnp.concatenate([first[None], rest])
 

@@ -47,7 +47,12 @@ _PUBLIC = {
     "infer": ".uses.inference",
     "errors": ".evaluate.errors",
 }
-_ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}
+_ROOMS = {
+    "models": ".problem.models",
+    "view": ".view",
+    "evaluate": ".evaluate",
+    "numpyro": ".uses.numpyro_law",
+}
 
 __all__ = [*_PUBLIC, *_ROOMS, "__version__"]  # noqa: PLE0604
 
