@@ -11,7 +11,8 @@ The rooms, in the order of the computation; each imports only from those above i
 - `certify`: what can be said of its error: the residual, and a bound made from it
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
-- `uses`: Green's identity, bridges between two points, likelihood, particle filter
+- `uses`: Green's identity, bridges between two points, likelihood, estimation and inference of
+    parameters, particle filter
 - `evaluate`: error measures against exact densities, spectral grid and Kalman filter references
 - `view`: figures
 - `cli`: the command line
@@ -49,9 +50,15 @@ _PUBLIC = {
     "WeightsVanished": ".uses.weights",
     "log_likelihood": ".uses.likelihood",
     "maximum_likelihood": ".uses.estimation",
+    "infer": ".uses.inference",
     "errors": ".evaluate.errors",
 }
-_ROOMS = {"models": ".problem.models", "view": ".view", "evaluate": ".evaluate"}
+_ROOMS = {
+    "models": ".problem.models",
+    "view": ".view",
+    "evaluate": ".evaluate",
+    "numpyro": ".uses.numpyro_law",
+}
 
 __all__ = [*_PUBLIC, *_ROOMS, "__version__"]  # noqa: PLE0604
 

@@ -85,6 +85,12 @@ def test_gaps_beyond_the_horizon_are_counted():
         df.log_likelihood(source, times, np.zeros((5, 2)))
 
 
+def test_known_data_are_checked_while_tracing():
+    run = jax.jit(lambda p: df.log_likelihood(OU, [0.0, 1.0, 0.5], np.zeros((3, 1)), p))
+    with pytest.raises(ValueError, match="1 negative"):
+        run(PARAMS)
+
+
 def test_bad_times_are_noticed_under_jit():
     run = jax.jit(lambda t: df.log_likelihood(OU, t, np.zeros((3, 1)), PARAMS))
     with pytest.raises(Exception, match="must lie in"):

@@ -69,7 +69,9 @@ def real_numbers(name: str, value: ArrayLike) -> Array:
     if isinstance(value, str | bytes):
         raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
     try:
-        array = jnp.asarray(value)
+        # Numbers that are known stay so within the user's `jit`, and can be checked there and then.
+        with jax.ensure_compile_time_eval():
+            array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"`{name}` must be an array of real numbers; {error}") from error
     if jnp.issubdtype(array.dtype, jnp.floating):

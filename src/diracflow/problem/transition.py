@@ -116,7 +116,7 @@ class AbstractTransitionDensity(eqx.Module):
         t, x0 = self._checked(t, params, strict, x0=x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
         noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
-        return _images(self, t, noise, x0)
+        return images(self, t, noise, x0)
 
     def at(
         self,
@@ -208,5 +208,6 @@ def _start_scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Ar
 
 
 @eqx.filter_jit
-def _images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
+def images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
+    """Points to which standard normal numbers are carried, of arguments that have been checked."""
     return map_points(density._at_time, density._from_noise, t, noise, x0)

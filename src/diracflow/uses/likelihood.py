@@ -5,6 +5,8 @@ density $\prod_i \rho(x_i | t_i - t_{i-1}, x_{i-1})$ given the first. No step is
 likelihood is as exact as the transition density, however long the gaps.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -77,30 +79,41 @@ def transitions(
     before, after = _neighbours(_seen(x).reshape(-1, length))
     t, rows = t.reshape(-1), x.reshape(-1, density.dim)
     gaps = t[after] - t[before]
-    if not isinstance(gaps, jax.core.Tracer):
-        _check_gaps(density, np.asarray(gaps))
+    if isinstance(gaps, np.ndarray):
+        _check_gaps(density, gaps)
         gaps = _common(gaps)
     return Transitions(gaps, rows[before], rows[after], before // length, batch)
 
 
 def _table(
     density: AbstractTransitionDensity, times: ArrayLike, states: ArrayLike
-) -> tuple[Float[Array, "*batch n+1"], Float[Array, "*batch n+1 d"]]:
-    t, x = real_numbers("times", times), real_numbers("states", states)
+) -> tuple[Any, Any]:
+    """Times and states of one leading shape; in NumPy where values are known."""
+    t, x = _known(real_numbers("times", times)), _known(real_numbers("states", states))
     if x.ndim < 2 or x.shape[-1] != density.dim or t.ndim < 1 or t.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"`states` must have shape (..., times, {density.dim}) and `times` one entry for each "
             f"of its rows; got shapes {x.shape} and {t.shape}."
         )
-    if not isinstance(t, jax.core.Tracer) and not np.all(np.isfinite(t)):
+    if isinstance(t, np.ndarray) and not np.all(np.isfinite(t)):
         raise ValueError("`times` must be finite.")
     batch = np.broadcast_shapes(t.shape[:-1], x.shape[:-2])
-    return jnp.broadcast_to(t, (*batch, t.shape[-1])), jnp.broadcast_to(x, (*batch, *x.shape[-2:]))
+    return _broadcast(t, (*batch, t.shape[-1])), _broadcast(x, (*batch, *x.shape[-2:]))
 
 
-def _seen(x: Float[Array, "*batch n+1 d"]) -> np.ndarray:
+def _known(values: Array) -> Array | np.ndarray:
+    # In NumPy gaps stay known within the user's `jit`, as samplers and optimisers have it.
+    return values if isinstance(values, jax.core.Tracer) else np.asarray(values)
+
+
+def _broadcast(values: Array | np.ndarray, shape: tuple[int, ...]) -> Any:
+    library = np if isinstance(values, np.ndarray) else jnp
+    return library.broadcast_to(values, shape)
+
+
+def _seen(x: Array | np.ndarray) -> np.ndarray:
     """Which rows are observed. Values that JAX traces are taken as observed."""
-    if isinstance(x, jax.core.Tracer):
+    if not isinstance(x, np.ndarray):
         return np.ones(x.shape[:-1], bool)
     missing = np.isnan(x)
     if np.any(missing.any(axis=-1) != missing.all(axis=-1)):
@@ -141,7 +154,7 @@ def _check_gaps(density: AbstractTransitionDensity, gaps: np.ndarray) -> None:
         )
 
 
-def _common(gaps: Float[Array, " n"]) -> Float[Array, " n"] | Float[Array, "1"]:
+def _common(gaps: np.ndarray) -> np.ndarray:
     """One gap if all are equal but for rounding: what depends on time is then computed once."""
     even = np.allclose(gaps, gaps[0], rtol=1e-12 if gaps.dtype == np.float64 else 1e-6, atol=0)
     return gaps[:1] if even else gaps
