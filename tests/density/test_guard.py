@@ -55,3 +55,27 @@ def test_a_flag_under_jit(trained):
 
 def test_exact_densities_hold_everywhere(benes):
     assert np.isfinite(benes.exact.log_prob(np.zeros(2), 0.1, FAR, strict=True))
+
+
+def test_draws_of_the_law_itself_are_no_news(fresh, recwarn):
+    # A few of ten thousand are outside; that is what the law is like.
+    x0 = fresh.starts.sample(jr.key(1), (10_000,))
+    assert 0 < np.sum(fresh.outside(x0)) < 10
+    fresh.log_prob(np.zeros(2), 0.1, x0)
+    assert not [w for w in recwarn if w.category is df.OutsideWarning]
+    with pytest.warns(df.OutsideWarning, match="of 10001"):
+        fresh.log_prob(np.zeros(2), 0.1, np.concatenate([x0, FAR[None]]))
+
+
+def test_uses_report_the_share_outside(fresh, getkey):
+    with pytest.warns(df.OutsideWarning, match="1 of 4"):
+        law = df.propagate(fresh, np.stack([INSIDE, INSIDE, INSIDE, FAR]), 0.1)
+    assert law.outside == 0.25
+    assert df.propagate(fresh, df.Normal(10.0, 0.1), 0.1).outside == 1.0
+    assert df.propagate(fresh, fresh.starts, 0.1).outside < 1e-3
+    found = df.bridge(getkey(), fresh, INSIDE, INSIDE, 0.2, 4, 8)
+    assert found.outside == 0.0
+    observe = lambda x, y: -0.5 * jnp.sum((x - y) ** 2)
+    initial = np.stack([INSIDE, FAR])
+    found = df.filter(getkey(), fresh, [0.1], [INSIDE], observe, 100, initial=initial)
+    assert 0.3 < found.outside[0] < 0.7

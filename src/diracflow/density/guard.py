@@ -16,6 +16,9 @@ from ..problem.laws import AbstractLaw
 
 # Starts further out than all but this share of the start law are outside.
 OUTSIDE = 1e-4
+# A large batch of draws of the law itself has some outside; up to this share none is announced,
+# unless it is further out than so many draws would be.
+_FEW = 0.01
 # What has been warned of already.
 _WARNED: WeakSet = WeakSet()
 
@@ -24,20 +27,26 @@ class OutsideWarning(UserWarning):
     """A density was asked for starts outside the law it was trained on."""
 
 
+def furthest(dim: int) -> float:
+    """Squared distance from the centre of the start law beyond which starts are outside."""
+    return float(chi2.isf(OUTSIDE, dim))
+
+
 def guard(
     starts: AbstractLaw, x0: Float[Array, "*batch d"], strict: bool, once_for: object
 ) -> None:
-    """Warn if some starts are outside, or raise if `strict`."""
+    """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
     squared = np.asarray(starts.squared_distance(x0))
-    outside = squared > chi2.isf(OUTSIDE, x0.shape[-1])
+    outside = squared > furthest(x0.shape[-1])
     if not np.any(outside):
         return
     if strict:
         raise ValueError(_message(np.asarray(x0), squared, outside))
-    _WARNED.add(once_for)
-    warnings.warn(_message(np.asarray(x0), squared, outside), OutsideWarning, stacklevel=5)
+    if np.mean(outside) > _FEW or squared.size * chi2.sf(squared.max(), x0.shape[-1]) < OUTSIDE:
+        _WARNED.add(once_for)
+        warnings.warn(_message(np.asarray(x0), squared, outside), OutsideWarning, stacklevel=5)
 
 
 def _message(x0: np.ndarray, squared: np.ndarray, outside: np.ndarray) -> str:

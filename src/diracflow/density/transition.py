@@ -23,7 +23,7 @@ from ..training.history import Record
 from ..training.settings import Settings
 from ..training.status import Status
 from ..training.trajectory import Trajectory
-from .guard import OUTSIDE, guard
+from .guard import furthest, guard
 
 
 # Compared by identity: JAX hashes static fields on every call, and histories are long.
@@ -138,7 +138,7 @@ class TransitionDensity(AbstractTransitionDensity):
 
         Such are the starts beyond all but one in ten thousand of the start law.
         """
-        return self.coverage(x0) < OUTSIDE
+        return self.starts.squared_distance(checked_point("x0", x0, self.dim)) > furthest(self.dim)
 
     def source_only(self) -> SourceDensity:
         """The source without the flow: what one has before learning anything."""

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from .arguments import checked_point, checked_shape, checked_time
 from .broadcast import map_points
@@ -129,6 +129,10 @@ class AbstractTransitionDensity(eqx.Module):
         """The law at one time from one start, with the methods of a frozen SciPy distribution."""
         t, start = self._checked(t, params, strict, x0=x0)
         return Frozen(self, t, start[..., : self.dim], self._named(start))
+
+    def outside(self, x0: Float[ArrayLike, "*batch d"]) -> Bool[Array, "*batch"]:
+        """Whether starts lie outside what the density was made for; never so for exact ones."""
+        return jnp.zeros(np.shape(x0)[:-1], bool)
 
     @property
     def param_bounds(self) -> Bounds:

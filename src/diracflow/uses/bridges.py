@@ -42,6 +42,7 @@ class Bridge(eqx.Module):
     times: Float[Array, " steps+1"]
     paths: Float[Array, "paths steps+1 d"]
     log_weights: Float[Array, " paths"]
+    outside: float  # share of the points from which the density was not made to start
 
     @property
     def weights(self) -> Float[Array, " paths"]:
@@ -108,7 +109,8 @@ def bridge(
     **Returns:**
 
     `.times`, `.paths`, `.log_weights`, with `.mean(f)`, `.resample(key, count)` and
-    `.effective_share`; a share far below one says that the density guided badly.
+    `.effective_share`; a share far below one says that the density guided badly. `.outside` is the
+    share of points from which it was not made to start.
 
     >>> import jax
     >>> import diracflow as df
@@ -130,7 +132,8 @@ def bridge(
     chain = _Chain(density, local, equation, began, end)
     inner, log_weights = _walk(chain, key, start, remaining, paths)
     _require_weight(log_weights)
-    return Bridge(t - remaining, _tied(start, inner, end), log_weights)
+    outside = float(jnp.mean(density.outside(inner)))
+    return Bridge(t - remaining, _tied(start, inner, end), log_weights, outside)
 
 
 class _Chain(eqx.Module):

@@ -37,6 +37,7 @@ class Filtered(eqx.Module):
     levels: Float[Array, " q"]
     quantiles: Float[Array, "n q d"]
     effective_shares: Float[Array, " n"]  # before particles are drawn anew
+    outside: Float[Array, " n"]  # share of particles from which the density was not made to jump
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
 
@@ -80,8 +81,9 @@ def filter(  # the name that the field uses
 
     **Returns:**
 
-    `.means`, `.variances`, `.quantiles`, `.effective_shares` at each time, `.log_evidence`, and
-    with `history` also `.particles` and `.weights`.
+    `.means`, `.variances`, `.quantiles`, `.effective_shares` at each time, `.log_evidence`,
+    `.outside`, the share of particles from which the density was not made to jump, and with
+    `history` also `.particles` and `.weights`.
 
     >>> import jax
     >>> import diracflow as df
@@ -121,12 +123,14 @@ def _walk(
         x, weights = state
         key, gap, y, observed = jump
         move_key, resample_key = jr.split(key)
+        outside = jnp.mean(density.outside(x))
         x = moved(density, move_key, x, gap)
         weights, log_evidence = reweighted(observe, x, weights, y, observed)
         share = effective_share(weights)
         kept = summary(x, weights, levels) | {
             "log_evidences": log_evidence,
             "effective_shares": share,
+            "outside": outside,
             "particles": x if history else None,
             "weights": weights if history else None,
         }

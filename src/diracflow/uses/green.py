@@ -41,6 +41,11 @@ class AbstractPropagated(eqx.Module):
 
     @property
     @abc.abstractmethod
+    def outside(self) -> float:
+        """Share of the initial law outside the starts that the density was made for."""
+
+    @property
+    @abc.abstractmethod
     def starts(self) -> int:
         """How many starts the density at one point is averaged over."""
 
@@ -86,6 +91,10 @@ class PropagatedDraws(AbstractPropagated):
     tail: Float[Array, " k"]
 
     @property
+    def outside(self) -> float:
+        return float(jnp.mean(self.density.outside(self.draws)))
+
+    @property
     def starts(self) -> int:
         return len(self.draws)
 
@@ -105,6 +114,10 @@ class PropagatedLaw(AbstractPropagated):
     noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
     t: Float[Array, ""]
     tail: Float[Array, " k"]
+
+    @property
+    def outside(self) -> float:
+        return float(jnp.mean(self.density.outside(self.draws)))
 
     @property
     def starts(self) -> int:
@@ -151,27 +164,32 @@ def propagate(
     **Returns:**
 
     The law at time `t`, with `log_prob(x)`, `prob(x)`, `standard_error(x)` (relative, of the
-    density) and `sample(key, shape)`. A law serves all times. With draws the transition density
+    density), `sample(key, shape)` and `outside`, the share of the initial law for which the density
+    was not made. A law serves all times. With draws the transition density
     must be wide compared with the distance between them, or single draws show; `standard_error`
     tells.
     """
     if jnp.ndim(t) != 0:
         raise ValueError(f"`t` must be one time; got shape {jnp.shape(t)}.")
-    time, start = density._checked(t, params, x0=np.zeros(density.dim))
-    tail = start[density.dim :]
-    if tail.ndim != 1 or start.ndim != 1:
+    if any(jnp.ndim(value) for value in (params or {}).values()):
         raise ValueError("`params` must be scalars here: one initial law, one set of parameters.")
     if isinstance(law_or_draws, AbstractLaw):
-        return _from_law(density, law_or_draws.expand(density.dim), time, tail, draws)
+        return _from_law(density, law_or_draws.expand(density.dim), t, params, draws)
     array = jnp.asarray(law_or_draws, jnp.result_type(float))
     if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
         raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
-    array = checked_point("draws", array, density.dim)
+    checked_point("draws", array, density.dim)
+    time, starts = density._checked(t, params, x0=array)
+    tail = starts[0, density.dim :]
     return PropagatedDraws(density=density, draws=array, t=time, tail=tail)
 
 
 def _from_law(
-    density: AbstractTransitionDensity, law: AbstractLaw, t: Array, tail: Array, count: int
+    density: AbstractTransitionDensity,
+    law: AbstractLaw,
+    t: float,
+    params: Params | None,
+    count: int,
 ) -> PropagatedLaw:
     if count < 1:
         raise ValueError(f"`draws` must be at least 1; got {count}.")
@@ -179,8 +197,10 @@ def _from_law(
     each = 2 ** int(np.ceil(np.log2(max(1, count / (2 * _SETS)))))
     cubes = np.stack([sobol(jr.key(i), each, 2 * density.dim) for i in range(_SETS)])
     first, second = np.split(cubes, 2, axis=-1)
-    starts = {"draws": law.transport(first), "noise": ndtri(second)}
-    return PropagatedLaw(density=density, law=law, **starts, t=t, tail=tail)
+    draws, noise = law.transport(first), ndtri(second)
+    time, starts = density._checked(t, params, x0=draws)
+    tail = starts[0, 0, density.dim :]
+    return PropagatedLaw(density=density, law=law, draws=draws, noise=noise, t=time, tail=tail)
 
 
 def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Array, "*n d+k"]:
