@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 
 import jax.random as jr
 import numpy as np
@@ -94,6 +95,56 @@ def test_bridge_leaves_paths_and_a_figure(invoke, tmp_path):
     np.testing.assert_allclose(table[:, 2:4], saved["paths"].reshape(-1, 2), rtol=1e-9)
 
 
+TIMES, STATES = (
+    np.array([0.0, 0.3, 0.7, 1.2]),
+    np.array([[0.1, 0], [0.4, 0.2], [-0.3, 0.1], [0, 0]]),
+)
+
+
+def write_series(path, values):
+    rows = np.column_stack([TIMES, values])
+    path.write_text("time,a\n" + "\n".join(",".join(map(str, row)) for row in rows) + "\n")
+
+
+def test_loglik_of_a_path(invoke, density, tmp_path):
+    write_series(tmp_path / "path.csv", STATES)
+    np.savez(tmp_path / "path.npz", times=TIMES, states=STATES)
+    expected = float(df.log_likelihood(density, TIMES, STATES))
+    for name in ("path.csv", "path.npz"):
+        code, out, err = invoke("loglik", name, "--json")
+        assert code == 0, err
+        assert json.loads(out) == {
+            "log_likelihood": pytest.approx(expected, rel=1e-9),
+            "transitions": 3,
+            "outside": 0.0,
+        }
+    assert invoke("loglik", "path.csv")[1].startswith(f"{expected:.6g}")
+
+
+def test_filter_of_one_component(invoke, tmp_path):
+    (tmp_path / "seen.csv").write_text("time,y\n0.3,0.4\n0.7,\n1.2,-0.1\n")
+    where = ["seen.csv", "--noise", "0.2", "--components", "2", "--particles", "200"]
+    code, out, err = invoke("filter", *where, "-o", "out.csv", "--figure", "bands.png", "--json")
+    assert code == 0, err
+    assert np.shape(json.loads(out)["means"]) == (3, 2)
+    table = np.loadtxt(tmp_path / "out.csv", delimiter=",", skiprows=1)
+    assert table.shape == (3, 1 + 2 + 2 + 3 * 2)
+    # The second component is drawn to what was seen of it.
+    assert table[0, 2] > 0.2
+    assert (tmp_path / "bands.png").stat().st_size > 5000
+
+
+def test_propagate_at_points_and_by_draws(invoke, density, tmp_path):
+    np.savez(tmp_path / "at.npz", x=STATES)
+    law = ["--law", '{"law": "Normal", "mean": 0.2, "std": 0.4}']
+    code, out, err = invoke("propagate", "--t", "0.5", *law, "--points", "at.npz", "--json")
+    assert code == 0, err
+    expected = df.propagate(density, df.Normal(0.2, 0.4), 0.5).log_prob(STATES)
+    np.testing.assert_allclose(json.loads(out)["log_prob"], expected, rtol=1e-9)
+    code, out, _ = invoke("propagate", "--t", "0.5", "--draws", "at.npz", "-n", "7")
+    assert (code, len(out.splitlines())) == (0, 8)
+
+
 AT = ["--t", "0.1", "--x0", "0,0"]
 WRONG_USES = {
     "beyond horizon": (["density", "--t", "9", "--x0", "0,0", "--x", "0,0"], "must lie in"),
@@ -105,6 +156,9 @@ WRONG_USES = {
     "no folder": (["sample", *AT, "-o", "no/draws.csv"], "no folder"),
     "no draws": (["sample", *AT, "-n", "0"], "at least 1"),
     "one step": (["bridge", *AT, "--x1", "0,0", "--steps", "1"], "at least 2"),
+    "path of another dimension": (["loglik", "absent.csv"], "absent.csv"),
+    "no law": (["propagate", "--t", "0.1"], "Say from where"),
+    "a law in words": (["propagate", "--t", "0.1", "--law", "normal"], "written as JSON"),
     "unnamed SDE": (["sample", *AT, "--sde", "own.py"], "FILE.py:NAME"),
     "absent SDE": (["sample", *AT, "--sde", "own.py:sde"], "No Python file at own.py"),
 }
@@ -116,6 +170,26 @@ def test_wrong_uses_get_one_clear_line(arguments, message, invoke, tmp_path):
     assert (code, out) == (2, "")
     assert message in err
     assert not list(tmp_path.iterdir()), "a mistake must leave nothing behind"
+
+
+def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("numpyro")
+    monkeypatch.chdir(tmp_path)
+    write_series(tmp_path / "path.csv", STATES[:, :1])
+    priors = {"rate": [0, 0.5], "level": [-1, 0.5], "noise": [0, 0.5]}
+    prior = {n: {"law": "LogNormal", "mean": m, "std": s} for n, (m, s) in priors.items()}
+    small = ["--chains", "2", "--draws", "20", "--warmup", "20", "-o", "p.nc", "--json"]
+    arguments = ["infer", "ou", "path.csv", "--prior", json.dumps(prior), *small]
+    monkeypatch.setattr(sys, "argv", ["diracflow", *arguments, "--figure", "pairs.png"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few draws have not mixed
+        with pytest.raises(SystemExit) as end:
+            app.main()
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert set(json.loads(out)) == set(priors)
+    assert (tmp_path / "p.nc").stat().st_size > 1000
+    assert (tmp_path / "pairs.png").stat().st_size > 5000
 
 
 def test_an_sde_is_found_in_a_file(tmp_path):

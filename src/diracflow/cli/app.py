@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from . import use_commands
+from .options import Changes, Equation, Json, ModelFile, Preset, Seed
+
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
     no_args_is_help=True,
@@ -15,20 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON only.")]
-ModelFile = Annotated[Path, typer.Argument(help="A model file, such as runs/benes/model.dflow.")]
-Time = Annotated[float, typer.Option("--t", help="Time since the start.")]
-Start = Annotated[str, typer.Option("--x0", help="The start: numbers divided by commas.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random keys.")]
-Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or .npz file.")]
-Equation = Annotated[
-    str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
-]
-Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
-]
+use_commands.register(app)
 
 
 @app.callback()
@@ -72,62 +62,6 @@ def info(
 
     header = read_header(model)
     print(json.dumps(header) if as_json else info_text(header, str(model)))
-
-
-@app.command()
-def density(
-    model: ModelFile,
-    t: Time,
-    x0: Start,
-    x: Annotated[str | None, typer.Option("--x", help="One point at which to evaluate.")] = None,
-    points: Annotated[
-        Path | None, typer.Option(help="Points, one a row: .csv, or .npz with an array x.")
-    ] = None,
-    out: Table = None,
-    sde: Equation = None,
-    as_json: Json = False,
-) -> None:
-    """Evaluate a learned log-density at points."""
-    from .density import print_density
-
-    print_density(model, t, x0, x, points, out, sde, as_json)
-
-
-@app.command()
-def sample(
-    model: ModelFile,
-    t: Time,
-    x0: Start,
-    count: Annotated[int, typer.Option("--count", "-n", help="Number of draws.")] = 1000,
-    seed: Seed = 0,
-    out: Table = None,
-    sde: Equation = None,
-    as_json: Json = False,
-) -> None:
-    """Draw states from a learned density."""
-    from .sample import print_sample
-
-    print_sample(model, t, x0, count, seed, out, sde, as_json)
-
-
-@app.command()
-def bridge(
-    model: ModelFile,
-    t: Time,
-    x0: Start,
-    x1: Annotated[str, typer.Option("--x1", help="The end: numbers divided by commas.")],
-    steps: Annotated[int, typer.Option(help="Intervals of each path.")] = 200,
-    paths: Annotated[int, typer.Option(help="Number of paths.")] = 1000,
-    seed: Seed = 0,
-    out: Table = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw the paths: a .png, .pdf, ...")] = None,
-    sde: Equation = None,
-    as_json: Json = False,
-) -> None:
-    """Draw weighted paths between two points."""
-    from .bridge import print_bridge
-
-    print_bridge(model, (x0, x1), t, steps, paths, seed, out, figure, sde, as_json)
 
 
 @app.command()

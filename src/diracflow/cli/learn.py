@@ -1,6 +1,5 @@
 """`diracflow learn`: learn an SDE of the user's own."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import jax.random as jr
 
 from ..learning import TrainingFailed, learn
-from ..problem.laws import AbstractLaw, law_from
+from ..problem.laws import AbstractLaw
 from ..problem.models import Model
-from .problem import named_object
+from .problem import named_object, read_law
 from .run import prepare_jax
 
 
@@ -58,13 +57,7 @@ def _law(found: Any, starts: str | None) -> AbstractLaw:
             "An SDE needs `--starts`, the law of its start points, such as "
             """'{"law": "Normal", "mean": 0, "std": 1}'."""
         )
-    try:
-        return law_from(json.loads(starts))
-    except (json.JSONDecodeError, AttributeError, TypeError) as error:
-        raise ValueError(
-            "`--starts` takes a law as JSON, such as "
-            f"""'{{"law": "Normal", "mean": 0, "std": 1}}'; got {starts!r} ({error})."""
-        ) from error
+    return read_law(starts)
 
 
 def _horizon(found: Any, horizon: float | None) -> float:

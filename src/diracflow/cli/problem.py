@@ -1,9 +1,11 @@
-"""SDEs named on the command line: `FILE.py:NAME`."""
+"""SDEs and laws on the command line: `FILE.py:NAME`, and JSON."""
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
 
+from ..problem.laws import AbstractLaw, law_from
 from ..problem.models import Model
 from ..problem.sde import SDE
 
@@ -26,6 +28,17 @@ def named_object(text: str) -> SDE | Model:
             "`diracflow.models.Model` will do, too."
         )
     return found
+
+
+def read_law(text: str) -> AbstractLaw:
+    """A law written as JSON, as model files hold it."""
+    try:
+        return law_from(json.loads(text))
+    except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
+        example = '{"law": "Normal", "mean": 0, "std": 1}'
+        raise ValueError(
+            f"A law is written as JSON, such as '{example}'; got {text!r} ({error})."
+        ) from error
 
 
 def _run(file: str) -> dict[str, Any]:

@@ -11,9 +11,21 @@ import numpy as np
 from jaxtyping import Float
 
 
+def read_table(path: Path, names: tuple[str, ...]) -> np.ndarray | tuple[np.ndarray, ...]:
+    """The rows of a CSV file, empty fields as NaN, or the arrays of these names in an NPZ."""
+    if _kind(path) == ".csv":
+        return _read_csv(path)
+    with np.load(path, allow_pickle=False) as file:
+        missing = [name for name in names if name not in file]
+        if missing:
+            raise ValueError(f"{path} must hold arrays {', '.join(names)}; it holds {file.files}.")
+        return tuple(np.asarray(file[name], dtype=float) for name in names)
+
+
 def read_points(path: Path, dim: int) -> Float[np.ndarray, "n d"]:
     """One point a row of a CSV file, with or without names above, or the array `x` of an NPZ."""
-    points = np.atleast_2d({".csv": _read_csv, ".npz": _read_npz}[_kind(path)](path))
+    table = read_table(path, ("x",))
+    points = np.atleast_2d(table[0] if isinstance(table, tuple) else table)
     if points.ndim != 2 or points.shape[1] != dim:
         raise ValueError(
             f"{path} must hold one point of {dim} numbers a row for this model; got shape "
@@ -61,17 +73,14 @@ def _read_csv(path: Path) -> np.ndarray:
     lines = [line for line in path.read_text().splitlines() if line.strip()]
     named = bool(lines) and not _is_numbers(lines[0])
     try:
-        rows = [[float(field) for field in line.split(",")] for line in lines[named:]]
+        rows = [[_number(field) for field in line.split(",")] for line in lines[named:]]
         return np.array(rows, dtype=float)
     except ValueError as error:
         raise ValueError(f"{path} must hold numbers divided by commas: {error}.") from None
 
 
-def _read_npz(path: Path) -> np.ndarray:
-    with np.load(path, allow_pickle=False) as file:
-        if "x" not in file:
-            raise ValueError(f"{path} must hold an array `x`; it holds {', '.join(file.files)}.")
-        return np.asarray(file["x"], dtype=float)
+def _number(field: str) -> float:
+    return float(field) if field.strip() else float("nan")
 
 
 def _is_numbers(line: str) -> bool:

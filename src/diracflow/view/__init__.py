@@ -2,6 +2,7 @@
 
 from .densities import comparison, conditional, joint, moulding, section
 from .histories import error_over_time, training_history
+from .inference import posterior_pairs, propagated
 from .paths import bridge_fan, filter_bands
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "filter_bands",
     "joint",
     "moulding",
+    "posterior_pairs",
+    "propagated",
     "section",
     "training_history",
 ]

@@ -1,0 +1,82 @@
+"""`diracflow infer`: the posterior of parameters, given an observed path."""
+
+import json as json_text
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+
+from ..problem.families import ExactOrnsteinUhlenbeck
+from ..problem.laws import AbstractLaw
+from ..problem.square_root import ExactCIR
+from ..problem.transition import AbstractTransitionDensity
+from ..uses.inference import infer
+from .model import load_model
+from .problem import read_law
+from .run import prepare_jax
+from .series import read_states
+from .tables import as_json
+
+# Families of densities that are known exactly, by name.
+_FAMILIES = {"ou": ExactOrnsteinUhlenbeck, "cir": ExactCIR}
+
+
+def print_posterior(
+    model: str,
+    data: Path,
+    prior: str,
+    chains: int,
+    draws: int,
+    warmup: int,
+    seed: int,
+    out: Path,
+    figure: Path | None,
+    sde: str | None,
+    json: bool,
+) -> None:
+    """Draws into the NetCDF file `out`; mean, deviation and quality of each parameter printed."""
+    if out.suffix != ".nc":
+        raise ValueError(f"Posteriors are written as NetCDF, to a file named .nc; got {out}.")
+    density = _density(model, sde)
+    times, states = read_states(data, density.dim)
+    counts = {"chains": chains, "draws": draws, "warmup": warmup}
+    tree = infer(jr.key(seed), density, times, states, _prior(prior), progress=not json, **counts)
+    tree.to_netcdf(out, engine="h5netcdf")
+    found = {name: _summary(tree, name) for name in density.params}
+    print(as_json(found) if json else _words(found, out))
+    if figure is not None:
+        from ..view import posterior_pairs  # needs matplotlib
+
+        posterior_pairs(tree).savefig(figure)
+
+
+def _density(model: str, sde: str | None) -> AbstractTransitionDensity:
+    if model in _FAMILIES:
+        prepare_jax()
+        return _FAMILIES[model]()
+    return load_model(Path(model), sde)
+
+
+def _prior(text: str) -> dict[str, AbstractLaw]:
+    try:
+        laws = json_text.loads(text)
+        return {name: read_law(json_text.dumps(law)) for name, law in laws.items()}
+    except (json_text.JSONDecodeError, AttributeError) as error:
+        raise ValueError(
+            "`--prior` maps parameters to laws as JSON, such as "
+            f"""'{{"rate": {{"law": "LogNormal", "mean": 0, "std": 1}}}}'; got {text!r}."""
+        ) from error
+
+
+def _summary(tree: Any, name: str) -> dict[str, float]:
+    draws = tree["posterior"][name]
+    found = {"mean": float(draws.mean()), "deviation": float(draws.std())}
+    return found | {key: float(value) for key, value in draws.attrs.items()}
+
+
+def _words(found: dict[str, dict[str, float]], out: Path) -> str:
+    lines = [
+        f"{name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in row.items())
+        for name, row in found.items()
+    ]
+    return "\n".join([*lines, f"The draws are in {out}."])

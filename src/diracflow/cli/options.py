@@ -1,0 +1,25 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON only.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model file, such as runs/benes/model.dflow.")]
+Time = Annotated[float, typer.Option("--t", help="Time since the start.")]
+Start = Annotated[str, typer.Option("--x0", help="The start: numbers divided by commas.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random keys.")]
+Data = Annotated[
+    Path, typer.Argument(help="Times and values: columns of a .csv, or times, states of an .npz.")
+]
+Figure = Annotated[Path | None, typer.Option(help="Draw it: a .png, .pdf, ...")]
+Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or .npz file.")]
+Equation = Annotated[
+    str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
+]
+Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
+]

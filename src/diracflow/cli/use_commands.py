@@ -1,0 +1,139 @@
+"""Commands that use a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Data, Equation, Figure, Json, ModelFile, Seed, Start, Table, Time
+
+
+def density(
+    model: ModelFile,
+    t: Time,
+    x0: Start,
+    x: Annotated[str | None, typer.Option("--x", help="One point at which to evaluate.")] = None,
+    points: Annotated[
+        Path | None, typer.Option(help="Points, one a row: .csv, or .npz with an array x.")
+    ] = None,
+    out: Table = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a learned log-density at points."""
+    from .density import print_density
+
+    print_density(model, t, x0, x, points, out, sde, as_json)
+
+
+def sample(
+    model: ModelFile,
+    t: Time,
+    x0: Start,
+    count: Annotated[int, typer.Option("--count", "-n", help="Number of draws.")] = 1000,
+    seed: Seed = 0,
+    out: Table = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """Draw states from a learned density."""
+    from .sample import print_sample
+
+    print_sample(model, t, x0, count, seed, out, sde, as_json)
+
+
+def bridge(
+    model: ModelFile,
+    t: Time,
+    x0: Start,
+    x1: Annotated[str, typer.Option("--x1", help="The end: numbers divided by commas.")],
+    steps: Annotated[int, typer.Option(help="Intervals of each path.")] = 200,
+    paths: Annotated[int, typer.Option(help="Number of paths.")] = 1000,
+    seed: Seed = 0,
+    out: Table = None,
+    figure: Figure = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """Draw weighted paths between two points."""
+    from .bridge import print_bridge
+
+    print_bridge(model, (x0, x1), t, steps, paths, seed, out, figure, sde, as_json)
+
+
+def loglik(model: ModelFile, data: Data, sde: Equation = None, as_json: Json = False) -> None:
+    """Log-likelihood of an observed path, given its first state."""
+    from .loglik import print_loglik
+
+    print_loglik(model, data, sde, as_json)
+
+
+def filter(  # the name that the field uses
+    model: ModelFile,
+    data: Data,
+    noise: Annotated[float, typer.Option(help="Standard deviation of the observations.")],
+    components: Annotated[
+        str | None, typer.Option(help="Components that are observed, such as 1,3 [the first].")
+    ] = None,
+    particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
+    seed: Seed = 0,
+    out: Table = None,
+    figure: Figure = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """The hidden state behind observations with Gaussian noise."""
+    from .filter import print_filter
+
+    print_filter(model, data, noise, components, particles, seed, out, figure, sde, as_json)
+
+
+def propagate(
+    model: ModelFile,
+    t: Time,
+    law: Annotated[
+        str | None,
+        typer.Option(help='Initial law: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
+    ] = None,
+    draws: Annotated[Path | None, typer.Option(help="Draws of it: .csv, or .npz with x.")] = None,
+    points: Annotated[
+        Path | None, typer.Option(help="Where to evaluate: .csv, or .npz with x [draw instead].")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", help="Number of draws.")] = 1000,
+    seed: Seed = 0,
+    out: Table = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """The law that an initial law becomes: its density at points, or draws."""
+    from .propagate import print_propagated
+
+    print_propagated(model, t, law, draws, points, count, seed, out, sde, as_json)
+
+
+def infer(
+    model: Annotated[str, typer.Argument(help="A model with parameters, or ou or cir, exact.")],
+    data: Data,
+    prior: Annotated[
+        str,
+        typer.Option(help='\'{"rate": {"law": "LogNormal", "mean": 0, "std": 1}, ...}\'.'),
+    ],
+    chains: Annotated[int, typer.Option(help="Markov chains.")] = 4,
+    draws: Annotated[int, typer.Option(help="Draws of each chain.")] = 1000,
+    warmup: Annotated[int, typer.Option(help="Draws in which each chain adapts.")] = 1000,
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A NetCDF file.")] = Path("posterior.nc"),
+    figure: Figure = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """The posterior of the parameters, given an observed path."""
+    from .infer import print_posterior
+
+    print_posterior(model, data, prior, chains, draws, warmup, seed, out, figure, sde, as_json)
+
+
+def register(app: typer.Typer) -> None:
+    """Make these functions commands of `app`."""
+    for command in (density, sample, bridge, loglik, filter, propagate, infer):
+        app.command()(command)
