@@ -6,7 +6,7 @@ observed information, the negative Hessian of the log-likelihood at the maximum.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import equinox as eqx
 import jax
@@ -66,8 +66,8 @@ def maximum_likelihood(
     observed = transitions(density, times, states)
     limits = _limits(density, start, bounds or {})
     first = from_intervals(np.array([float(start[name]) for name in density.params]), limits)
-    found = _search(_Loss(density, observed, limits), first, max_iterations)
-    return _estimate(density, observed, into_intervals(jnp.asarray(found.x), limits), found)
+    loss = _Loss(density, observed, limits)
+    return _estimate(loss, _search(loss, first, max_iterations))
 
 
 class _Loss(eqx.Module):
@@ -79,7 +79,8 @@ class _Loss(eqx.Module):
 
     def __call__(self, free: Float[Array, " k"]) -> Float[Array, ""]:
         values = into_intervals(free, self.limits)
-        return -_total(self.density, self.observed, values) / len(self.observed.path)
+        params = dict(zip(self.density.params, values, strict=True))
+        return -jnp.sum(self.observed.log_prob(self.density, params)) / len(self.observed.path)
 
 
 def _search(loss: _Loss, first: np.ndarray, max_iterations: int) -> OptimizeResult:
@@ -106,7 +107,7 @@ def _slope(loss: _Loss, free: Array) -> tuple[Array, Array]:
 
 
 @eqx.filter_jit
-def _curvature(loss: Callable[[Array], Array], free: Array) -> Array:
+def _curvature(loss: _Loss, free: Array) -> Array:
     return jax.hessian(loss)(free)
 
 
@@ -114,38 +115,29 @@ def _as_numpy(value_and_grad: tuple[Array, Array]) -> tuple[float, np.ndarray]:
     return float(value_and_grad[0]), np.asarray(value_and_grad[1], np.float64)
 
 
-def _estimate(
-    density: AbstractTransitionDensity,
-    observed: Transitions,
-    values: Float[Array, " k"],
-    found: OptimizeResult,
-) -> Estimate:
-    total = lambda v: _total(density, observed, v)
-    information = -np.asarray(_curvature(total, values), np.float64)
-    covariance, definite = _inverse(information)
-    named = lambda numbers: dict(zip(density.params, map(float, numbers), strict=True))
+def _estimate(loss: _Loss, found: OptimizeResult) -> Estimate:
+    covariance, definite = _covariance(loss, jnp.asarray(found.x))
+    names = loss.density.params
+    named = lambda numbers: dict(zip(names, map(float, numbers), strict=True))
     return Estimate(
-        params=named(values),
+        params=named(into_intervals(jnp.asarray(found.x), loss.limits)),
         standard_errors=named(np.sqrt(np.diag(covariance))),
         covariance=covariance,
-        log_likelihood=float(total(values)),
+        log_likelihood=-float(found.fun) * len(loss.observed.path),
         converged=bool(found.success) and definite,
         message=_message(found, definite),
         iterations=int(found.nit),
     )
 
 
-def _total(
-    density: AbstractTransitionDensity, observed: Transitions, values: Float[Array, " k"]
-) -> Float[Array, ""]:
-    params = dict(zip(density.params, values, strict=True))
-    return jnp.sum(observed.log_prob(density, params))
-
-
-def _inverse(information: np.ndarray) -> tuple[np.ndarray, bool]:
-    definite = bool(np.all(np.isfinite(information)) and np.linalg.eigvalsh(information)[0] > 0)
-    unknown = np.full_like(information, np.nan)
-    return (np.linalg.inv(information), True) if definite else (unknown, False)
+def _covariance(loss: _Loss, free: Float[Array, " k"]) -> tuple[np.ndarray, bool]:
+    """Inverse of the observed information, and whether that is positive definite."""
+    information = len(loss.observed.path) * np.asarray(_curvature(loss, free), np.float64)
+    if not (np.all(np.isfinite(information)) and np.linalg.eigvalsh(information)[0] > 0):
+        return np.full_like(information, np.nan), False
+    # First derivatives vanish at a maximum: the information changes with coordinates as a tensor.
+    jacobian = np.asarray(jax.jacobian(into_intervals)(free, loss.limits), np.float64)
+    return jacobian @ np.linalg.inv(information) @ jacobian.T, True
 
 
 def _message(found: OptimizeResult, definite: bool) -> str:
