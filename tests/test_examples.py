@@ -38,3 +38,16 @@ def test_double_well_filter_on_an_exact_density(tmp_path):
     # Forty states in bands of 90 %, five standard deviations of a binomial law allowed for.
     assert inside > 0.9 - 5 * np.sqrt(0.9 * 0.1 / 40)
     assert (tmp_path / "bands.png").stat().st_size > 5000
+
+
+def test_euler_is_biased_where_the_density_is_not():
+    module = example("coarse_ou")
+    found, true = module.main(), module.TRUE
+    for name, value in true.items():
+        # Four standard errors: exceeded by one of three efficient estimates for one path in 5000.
+        error = found["density"].standard_errors[name]
+        assert abs(found["density"].params[name] - value) < 4 * error
+    for name in ("rate", "noise"):
+        # Euler's limits are (1 - exp(-1.2)) = 0.70 and 0.49: many standard errors away.
+        error = found["Euler"].standard_errors[name]
+        assert abs(found["Euler"].params[name] - true[name]) > 8 * error
