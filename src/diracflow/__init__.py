@@ -4,7 +4,8 @@ The rooms, in the order of the computation; each imports only from those above i
 
 - `problem`: what is solved: the SDE, laws of the start, built-in models with exact densities, the
     Fokker--Planck operator
-- `source`: the Gaussian the flow starts from: Euler step, or closure with the ensemble's width
+- `source`: the Gaussian the flow starts from: Euler step, closure with the ensemble's width,
+    moment closure
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
 - `galerkin`: how parameters move: collocation points, assembly, regularised solve, velocity
 - `training`: the time loop, its settings, progress and statuses
@@ -34,6 +35,7 @@ _PUBLIC = {
     "ExactOrnsteinUhlenbeck": ".problem.families",
     "ExactCIR": ".problem.square_root",
     "ClosureSource": ".source.closure",
+    "MomentSource": ".source.moments",
     "EulerSource": ".source.euler",
     "SourceDensity": ".source.transition",
     "Settings": ".training.settings",

@@ -39,11 +39,12 @@ def test_each_cause_has_its_signs(status):
 
 
 def test_one_bad_step_does_not_decide():
-    bad = dataclasses.replace(GOOD, fresh_residual=0.9)
+    bad = dataclasses.replace(GOOD, fresh_residual=0.9, bound=0.2)
     assert diagnosis([GOOD] * 9 + [bad]) is Status.STIFF
     assert not lost([bad] * 9)
     assert lost([GOOD] + [bad] * 10)
     assert not lost([bad] * 9 + [GOOD])
+    assert not lost([dataclasses.replace(bad, bound=1e-3)] * 10)
 
 
 def test_remedies_name_settings():

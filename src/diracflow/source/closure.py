@@ -72,10 +72,10 @@ class ClosureSource(AbstractGaussianSource):
         excess = jnp.sum((jnp.mean(turned, axis=0) - slopes @ along) ** 2) * length**2
         size = jnp.sum(along**2)
         damping = jnp.sqrt(1 + excess / jnp.where(size > 0, size, 1.0))
-        return mean + length * _mean_exponential(slopes * length) @ along / damping
+        return mean + length * mean_exponential(slopes * length) @ along / damping
 
 
-def _mean_exponential(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
+def mean_exponential(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
     r"""$\int_0^1 e^{as}ds$, by halving and doubling."""
     eye, small = jnp.eye(len(a), dtype=a.dtype), a / 2**_DOUBLINGS
     integral = eye

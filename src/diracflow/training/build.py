@@ -15,6 +15,7 @@ from ..source.closure import ClosureSource
 from ..source.ensemble import ensemble
 from ..source.euler import EulerSource
 from ..source.gaussian import AbstractGaussianSource
+from ..source.moments import MomentSource
 from .settings import Settings
 
 # Random orders among which the best is taken.
@@ -37,6 +38,8 @@ def build_ansatz(
     """
     affine, (mean, covariance) = settings.flow == "affine", _moments(starts, sde.dim)
     source: AbstractGaussianSource = EulerSource(sde, start_time)
+    if settings.source == "moments":
+        source = MomentSource(sde, start_time)
     if settings.source == "closure":
         paths = ensemble(sde, mean, covariance, start_time, horizon)
         source = ClosureSource(sde=sde, ensemble=paths, start_time=start_time)

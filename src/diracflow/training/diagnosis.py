@@ -16,6 +16,8 @@ from .status import Status
 _RECENT = 10
 # Of the forcing's mean square, on fresh points: what is left is too much, or all but lost.
 _LARGE, _LOST = 0.03, 0.5
+# A bound on the total variation that matters.
+_NOTICEABLE = 0.05
 # By how much fresh residuals exceed those on the velocity's own points when these are too few.
 _FLATTERED = 4.0
 # Nats, root mean square, by which source and density differ when the source is no help.
@@ -25,7 +27,9 @@ _FAR = 6.0
 def lost(history: Sequence[Record]) -> bool:
     """Whether the parameters have ceased to follow the density."""
     recent = history[-_RECENT:]
-    return len(recent) == _RECENT and all(record.fresh_residual > _LOST for record in recent)
+    lasting = len(recent) == _RECENT and all(r.fresh_residual > _LOST for r in recent)
+    # Close to the start there is little to explain, and as little to lose.
+    return lasting and recent[-1].bound > _NOTICEABLE
 
 
 def diagnosis(history: Sequence[Record]) -> Status:

@@ -16,9 +16,10 @@ from .explicit_step import Step
 from .implicit_loop import ImplicitLoop
 from .status import Status
 
-# Explicit steps go on as long as the horizon is within so many of them, or within so many
-# operations. (On a double well in two dimensions the number rises past 400 and goes on rising.)
-_AFFORDABLE_STEPS, _AFFORDABLE = 250, 2.5e11
+# Explicit steps go on as long as all of them, those made and those ahead, take at most so many
+# operations: in two dimensions some 200 steps. (Beneš takes 150. On a double well in the plane the
+# number ahead does not fall while steps are made.)
+_AFFORDABLE = 4e11
 # Near the start, up to this share of the clock, steps are short for a while on every equation.
 _EARLY = 0.1
 # Steps in a row beyond that, after which explicit steps end.
@@ -46,10 +47,9 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
         assert samples is not None  # settled before the loop is made
         # Steps grow with the clock.
         ahead = np.log(self.end / self.clock) / np.log1p(length / self.clock)
-        operations = ahead * samples * len(self.theta) ** 2
-        affordable = ahead <= _AFFORDABLE_STEPS or operations <= _AFFORDABLE
+        operations = (len(self.history) + ahead) * samples * len(self.theta) ** 2
         early = self.clock < _EARLY * self.end
-        self.short_steps = 0 if affordable or early else self.short_steps + 1
+        self.short_steps = 0 if operations <= _AFFORDABLE or early else self.short_steps + 1
 
     def _warm_up(self) -> None:
         with jax.enable_x64(True):  # each thread has a precision of its own
