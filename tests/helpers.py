@@ -3,6 +3,7 @@
 import numpy as np
 
 import diracflow as df
+from diracflow.training.history import Record
 
 _RNG = np.random.default_rng(3)
 
@@ -23,3 +24,20 @@ EXACT_MODELS = {
     "benes-3d": (df.models.benes(dim=3), 1.0),
     "sheared": (df.models.sheared(4), 0.5),
 }
+
+# A step of a training in which all is well.
+RECORD = Record(
+    time=0.25,
+    length=0.1,
+    error=1e-4,
+    residual=1e-4,
+    fresh_residual=2e-4,
+    regularisation=1e-6,
+    rank=120.3,
+    condition=1e6,
+    forcing=0.5,
+    source_gap=0.3,
+    bound=2e-3,
+    rejected=2,
+    seconds=10.0,
+)

@@ -1,24 +1,8 @@
 import dataclasses
 
-from diracflow.training.history import Record
 from diracflow.training.progress import PlainProgress, progress_for
 from diracflow.training.status import Status
-
-RECORD = Record(
-    time=0.25,
-    length=0.1,
-    error=1e-4,
-    residual=1e-6,
-    fresh_residual=1e-5,
-    regularisation=1e-6,
-    rank=120.3,
-    condition=1e6,
-    forcing=0.5,
-    source_gap=0.3,
-    bound=2e-3,
-    rejected=2,
-    seconds=10.0,
-)
+from helpers import RECORD
 
 
 def test_plain_lines_name_what_matters():
@@ -28,7 +12,7 @@ def test_plain_lines_name_what_matters():
     for part in (
         "t=0.25/1",
         "step 1 (2 rejected)",
-        "residual 1.0e-05",
+        "residual 2.0e-04",
         "up to 0.002",
         "rank 120",
         "left",

@@ -36,13 +36,14 @@ class AbstractPropagated(eqx.Module):
     """The law at time `t` of the process started from an initial law."""
 
     density: eqx.AbstractVar[AbstractTransitionDensity]
+    draws: eqx.AbstractVar[Float[Array, "*n d"]]  # of the initial law
     t: eqx.AbstractVar[Float[Array, ""]]
     tail: eqx.AbstractVar[Float[Array, " k"]]  # parameters of the SDE, behind every start
 
     @property
-    @abc.abstractmethod
     def outside(self) -> float:
         """Share of the initial law outside the starts that the density was made for."""
+        return float(jnp.mean(self.density.outside(self.draws)))
 
     @property
     @abc.abstractmethod
@@ -91,10 +92,6 @@ class PropagatedDraws(AbstractPropagated):
     tail: Float[Array, " k"]
 
     @property
-    def outside(self) -> float:
-        return float(jnp.mean(self.density.outside(self.draws)))
-
-    @property
     def starts(self) -> int:
         return len(self.draws)
 
@@ -114,10 +111,6 @@ class PropagatedLaw(AbstractPropagated):
     noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
     t: Float[Array, ""]
     tail: Float[Array, " k"]
-
-    @property
-    def outside(self) -> float:
-        return float(jnp.mean(self.density.outside(self.draws)))
 
     @property
     def starts(self) -> int:
