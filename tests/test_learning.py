@@ -58,7 +58,7 @@ def test_a_double_well_is_learned(steps, getkey, monkeypatch):
         ImplicitLoop, "implicit_step", lambda self: implicit_steps.append(1) or implicit_step(self)
     )
     if steps == "implicit":  # from the third step on
-        for name in ("_AFFORDABLE", "_EARLY"):
+        for name in ("_FEW", "_AFFORDABLE", "_EARLY"):
             monkeypatch.setattr(loop + name, 0)
         monkeypatch.setattr(loop + "_PATIENCE", 1)
     sde = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)

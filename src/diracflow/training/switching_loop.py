@@ -16,10 +16,10 @@ from .explicit_step import Step
 from .implicit_loop import ImplicitLoop
 from .status import Status
 
-# Explicit steps go on as long as all of them, those made and those ahead, take at most so many
-# operations: in two dimensions some 200 steps. (Beneš takes 150. On a double well in the plane the
-# number ahead does not fall while steps are made.)
-_AFFORDABLE = 4e11
+# Explicit steps go on as long as all of them, those made and those ahead, are few or take at most
+# so many operations: in two dimensions some 200 steps. (Beneš takes 150. On a double well in the
+# plane the number ahead does not fall while steps are made.)
+_FEW, _AFFORDABLE = 100, 4e11
 # Near the start, up to this share of the clock, steps are short for a while on every equation.
 _EARLY = 0.1
 # Steps in a row beyond that, after which explicit steps end.
@@ -47,9 +47,10 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
         assert samples is not None  # settled before the loop is made
         # Steps grow with the clock.
         ahead = np.log(self.end / self.clock) / np.log1p(length / self.clock)
-        operations = (len(self.history) + ahead) * samples * len(self.theta) ** 2
+        steps = len(self.history) + ahead
+        affordable = steps <= _FEW or steps * samples * len(self.theta) ** 2 <= _AFFORDABLE
         early = self.clock < _EARLY * self.end
-        self.short_steps = 0 if operations <= _AFFORDABLE or early else self.short_steps + 1
+        self.short_steps = 0 if affordable or early else self.short_steps + 1
 
     def _warm_up(self) -> None:
         with jax.enable_x64(True):  # each thread has a precision of its own
