@@ -1,5 +1,6 @@
 r"""`learn`: from an SDE to its transition density."""
 
+import dataclasses
 import platform
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from .flow.ansatz import StandardisedAnsatz
 from .problem.checks import check_coefficients
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
-from .training.build import build_ansatz
+from .training.build import build_ansatz, source_name
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.loop import TimeLoop
@@ -87,6 +88,8 @@ def learn(
         flow_key, draw_key = jr.split(key)
         ansatz = build_ansatz(sde, starts, start_time, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
+        # A file holds the source that was taken, not the rule that took it.
+        chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
         run = (starts, horizon, chosen, draw_key)
         loop: TimeLoop = ExplicitLoop(ansatz, *run)
         if isinstance(ansatz, StandardisedAnsatz):

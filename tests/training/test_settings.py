@@ -1,6 +1,9 @@
+import jax.random as jr
 import numpy as np
 import pytest
 
+import diracflow as df
+from diracflow.training.build import build_ansatz, source_name
 from diracflow.training.settings import PRESETS, Settings, sampled, settings_for, sized
 
 BAD_SETTINGS = {
@@ -72,3 +75,16 @@ def test_points_are_twice_as_many_as_parameters(parameters):
     samples = sampled(settings_for("accurate"), parameters).samples
     assert 2 * parameters <= samples < 4 * parameters
     assert np.log2(samples) % 1 == 0
+
+
+def test_the_source_follows_from_the_drift():
+    def taken(sde, dim, source="auto"):
+        settings = sized(settings_for("quick", source=source), dim)
+        law = df.Normal(0.0, 1.0).expand(dim)
+        return source_name(build_ansatz(sde, law, 0.0, 1.0, settings, jr.key(0)).source)
+
+    straight, bent = df.models.sheared(4).sde, df.models.benes().sde
+    assert taken(straight, 4) == "euler"
+    assert taken(bent, 2) == "closure"
+    assert taken(straight, 4, "closure") == "closure"
+    assert taken(bent, 2, "moments") == "moments"

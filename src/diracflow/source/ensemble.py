@@ -50,13 +50,16 @@ class Ensemble(eqx.Module):
       $C' = AC + CA^\top + E[\Sigma]$ from $C = 0$: the spread of a path from a point;
     - `memory`: what is left of a small volume after a time, squared and for each dimension; at
       most 1;
-    - `covariance`: $\Sigma_0 = E[\Sigma]$ under the start law.
+    - `covariance`: $\Sigma_0 = E[\Sigma]$ under the start law;
+    - `bending`: the size of the drift's slopes, integrated over time: what a drift does to the
+      shape of an ensemble.
     """
 
     slopes: Spline
     widening: Spline
     memory: Spline
     covariance: Float[np.ndarray, "d d"]
+    bending: float = eqx.field(static=True)
 
 
 def ensemble(
@@ -84,7 +87,7 @@ def _integrated(
         )
     noise0 = np.asarray(known[2])
     unit = np.linalg.inv(np.linalg.cholesky(noise0))
-    spread, memory = np.zeros((dim, dim)), 0.0
+    spread, memory, bending = np.zeros((dim, dim)), 0.0, 0.0
     slopes, widening, memories = [], [np.eye(dim)], [memory]
     for start, end in zip(knots[:-1] ** 2, knots[1:] ** 2, strict=True):
         factor = np.linalg.cholesky(covariance)
@@ -92,6 +95,7 @@ def _integrated(
         # Where coefficients are not finite training will say so; a frame is there until then.
         known = new if _finite(new) else known
         drift, slope, noise, doubt = map(np.asarray, known)
+        bending += float(np.linalg.norm(slope) + doubt) * (end - start)
         slope = _without_doubtful_expansion(slope, float(doubt))
         step = _Step(slope, noise, end - start)
         mean, covariance = step.mean(mean, drift), step.covariance(covariance)
@@ -104,7 +108,11 @@ def _integrated(
     at_knots = CubicSpline(middle, np.stack(slopes))(knots)
     memories = np.exp(np.minimum(np.array(memories), 0.0))
     return Ensemble(
-        Spline(knots, at_knots), Spline(knots, np.stack(widening)), Spline(knots, memories), noise0
+        slopes=Spline(knots, at_knots),
+        widening=Spline(knots, np.stack(widening)),
+        memory=Spline(knots, memories),
+        covariance=noise0,
+        bending=bending,
     )
 
 

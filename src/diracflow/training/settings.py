@@ -10,7 +10,7 @@ from ..galerkin.collocation import CUBES
 # Flows, and the coordinates they act in; see `build`.
 FLOWS = ("monotone", "affine")
 # Gaussians that the flow starts from; see the room `source`.
-SOURCES = ("closure", "moments", "euler")
+SOURCES = ("auto", "closure", "moments", "euler")
 # Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
 
@@ -25,10 +25,12 @@ class Settings:
         mean square, over the whole horizon.
     - `flow`: `"monotone"` couplings in standardised coordinates with linear mixing, or the paper's
         `"affine"` couplings in raw coordinates.
-    - `source`: `"closure"`, the rule, follows restoring drifts with one width for all starts, as
-        wide as their ensemble; `"moments"` follows each start's own mean and covariance, for
-        densities that stay in one piece, as on a limit cycle. Both are exact for linear equations.
-        The paper's `"euler"` is one Euler--Maruyama step.
+    - `source`: `"closure"` follows restoring drifts with one width for all starts, as wide as their
+        ensemble; `"moments"` follows each start's own mean and covariance, for densities that stay
+        in one piece, as on a limit cycle. Both are exact for linear equations. The paper's
+        `"euler"` is one Euler--Maruyama step. `"auto"` takes `"closure"`, unless the slopes of the
+        drift, over the horizon, add up to less than 0.1: then paths neither converge nor part, and
+        it takes `"euler"`.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.
@@ -56,7 +58,7 @@ class Settings:
 
     tolerance: float = 3e-3
     flow: str = "monotone"
-    source: str = "closure"
+    source: str = "auto"
     layers: int | None = None
     hidden: int | None = None
     bumps: int = 4
