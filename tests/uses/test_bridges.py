@@ -119,7 +119,7 @@ def test_resampling_follows_the_weights(getkey):
     times, paths = jnp.arange(2.0), jnp.arange(4.0)[:, None, None] * jnp.ones((4, 2, 1))
     from diracflow.uses.bridges import Bridge
 
-    found = Bridge(times, paths, jnp.log(jnp.array([0.5, 0.25, 0.25, 0.0])) - 700.0)
+    found = Bridge(times, paths, jnp.log(jnp.array([0.5, 0.25, 0.25, 0.0])) - 700.0, outside=0.0)
     counts = np.bincount(np.asarray(found.resample(getkey(), 400))[:, 0, 0].astype(int))
     np.testing.assert_array_equal(counts, [200, 100, 100])
     assert found.effective_share == pytest.approx(1 / (4 * 0.375))

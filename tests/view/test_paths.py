@@ -14,7 +14,7 @@ def fan():
     """A hundred and one paths through 0, 1, ..., 100; the upper half has no weight."""
     middle = jnp.arange(101.0)
     paths = jnp.stack([jnp.zeros(101), middle, jnp.zeros(101)], axis=1)[:, :, None]
-    return Bridge(TIMES, paths, jnp.where(middle > 50, -jnp.inf, 0.0))
+    return Bridge(TIMES, paths, jnp.where(middle > 50, -jnp.inf, 0.0), outside=0.0)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def bands():
     levels = jnp.array([0.05, 0.5, 0.95])
     quantiles = means[:, None] + (levels - 0.5)[None, :, None]
     ones = jnp.ones(3)
-    return Filtered(TIMES, -ones, means, means**2, levels, quantiles, ones, None, None)
+    return Filtered(TIMES, -ones, means, means**2, levels, quantiles, ones, 0 * ones, None, None)
 
 
 def corners(axis, number=0):
