@@ -16,6 +16,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/diracflow run benes --preset quick --out runs/benes
 
+# Compiled code is kept from one run to the next.
+test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.pytest_cache/jax
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.3
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 

@@ -42,4 +42,5 @@ def trained(benes):
         preset="quick",
         hidden=4,
         tolerance=1e-2,
+        certify=False,  # compiles for seconds; `tests/certify` does it
     )

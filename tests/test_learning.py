@@ -62,7 +62,7 @@ def test_a_double_well_is_learned(steps, getkey, monkeypatch):
             monkeypatch.setattr(loop + name, 0)
         monkeypatch.setattr(loop + "_PATIENCE", 1)
     sde = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
-    small = {"preset": "quick", "hidden": 3, "samples": 512}
+    small = {"preset": "quick", "hidden": 3, "samples": 512, "certify": False}
     density = df.learn(sde, df.Normal(0.0, 1.0), 0.8, key=getkey(), **small)
     assert len(implicit_steps) == (len(density.facts.history) - 2 if steps == "implicit" else 0)
     grid = df.evaluate.SpectralGrid([-4.0], [4.0], 201)
@@ -80,7 +80,7 @@ def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
     # The linear paths of the flow hold the exact solution; what is left is the time stepping.
     rate = np.array([[1.0, 0.4, 0.0], [-0.4, 0.6, 0.2], [0.0, 0.1, 0.8]])[:dim, :dim]
     model = df.models.ornstein_uhlenbeck(dim, rate=rate)
-    small = {"preset": "quick", "layers": 2, "hidden": 2, "bumps": 2}
+    small = {"preset": "quick", "layers": 2, "hidden": 2, "bumps": 2, "certify": False}
     density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **small)
     x0 = model.starts.sample(getkey(), (8,))
     found = df.errors(density, model.exact, [0.01, 0.3, 1.0], x0, key=getkey()).squared_l2
@@ -90,7 +90,9 @@ def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
 
 def test_noise_that_depends_on_the_state(getkey):
     model = df.models.sheared(2)
-    density = df.learn(model.sde, model.starts, 0.5, key=getkey(), preset="quick", hidden=3)
+    density = df.learn(
+        model.sde, model.starts, 0.5, key=getkey(), preset="quick", hidden=3, certify=False
+    )
     x0 = model.starts.sample(getkey(), (16,))
     learned, source = (
         df.errors(d, model.exact, [1e-3, 0.1, 0.5], x0).squared_l2.mean(axis=1)
@@ -104,7 +106,9 @@ def test_a_tighter_budget_gives_a_smaller_error(benes, getkey):
     x0, key = benes.starts.sample(getkey(), (8,)), getkey()
     errors = [
         df.errors(
-            df.learn(benes.sde, benes.starts, 0.3, key=key, hidden=4, tolerance=tolerance),
+            df.learn(
+                benes.sde, benes.starts, 0.3, key=key, hidden=4, tolerance=tolerance, certify=False
+            ),
             benes.exact,
             [0.3],
             x0,

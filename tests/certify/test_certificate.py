@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.density.card import SHARES, certificate_table
 
 
 def learned_linear():
     model = df.models.ornstein_uhlenbeck(1, rate=0.7, noise=0.8)
-    settings = {"preset": "quick", "layers": 2, "hidden": 2, "source": "euler"}
+    settings = {"preset": "quick", "layers": 2, "hidden": 2, "source": "euler", "certify": False}
     density = df.learn(model.sde, model.starts, 0.5, key=jr.key(1), **settings)
     return density, model
 
@@ -51,7 +52,7 @@ def test_the_bound_holds_and_is_useful(judged, getkey):
 
 def test_nothing_to_bound_where_the_source_is_exact(getkey):
     model = df.models.brownian(1)
-    settings = {"preset": "quick", "layers": 2, "hidden": 2}
+    settings = {"preset": "quick", "layers": 2, "hidden": 2, "certify": False}
     density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **settings)
     # Splines of the ensemble leave a forcing of rounding size.
     assert density.certificate(getkey(), 1.0, np.zeros(1)).bound < 1e-6
@@ -104,3 +105,15 @@ def test_coverage_works_under_jit(trained):
     x0 = jnp.array([0.75, 0.0])
     # One standard deviation out in two dimensions.
     np.testing.assert_allclose(jax.jit(trained.coverage)(x0), np.exp(-0.5), rtol=1e-12)
+
+
+def test_the_table_that_files_carry(trained, tmp_path):
+    table = certificate_table(trained, jr.key(0))
+    assert [row["start"] for row in table] == ["centre", "edge"] * len(SHARES)
+    assert table[-1]["t"] == trained.horizon
+    # What is left over adds up: bounds grow with time from either start.
+    assert np.all(np.diff([row["bound"] for row in table[::2]]) > 0)
+    # The edge is where one start in twenty is further out.
+    np.testing.assert_allclose(trained.coverage(np.array(table[1]["x0"])), 0.05, rtol=1e-6)
+    trained.with_facts(certificate=table).save(tmp_path / "model.dflow")
+    assert df.load(tmp_path / "model.dflow").facts.certificate == table
