@@ -112,7 +112,7 @@ def _integrated(
         widening=Spline(knots, np.stack(widening)),
         memory=Spline(knots, memories),
         covariance=noise0,
-        bending=bending,
+        bending=float(bending),
     )
 
 
