@@ -20,7 +20,8 @@ _LARGE, _LOST = 0.03, 0.5
 _NOTICEABLE = 0.05
 # By how much fresh residuals exceed those on the velocity's own points when these are too few.
 _FLATTERED = 4.0
-# Nats, root mean square, by which source and density differ when the source is no help.
+# Nats, root mean square, by which source and density differ when the source is no help. Like the
+# other bounds here it is a judgement: few stalled trainings have been seen.
 _FAR = 6.0
 
 
