@@ -1,9 +1,18 @@
 """Catalogues over which properties are tested."""
 
+import dataclasses
+
+import jax.random as jr
 import numpy as np
 
 import diracflow as df
+from diracflow.density.transition import Facts
+from diracflow.problem.given import scope
+from diracflow.problem.laws import AbstractLaw
+from diracflow.training.build import build_ansatz, source_name
 from diracflow.training.history import Record
+from diracflow.training.settings import settings_for, sized
+from diracflow.training.trajectory import Trajectory
 
 _RNG = np.random.default_rng(3)
 
@@ -41,3 +50,17 @@ RECORD = Record(
     rejected=2,
     seconds=10.0,
 )
+
+
+def still_density(model, horizon=None, **settings):
+    """A density whose flow has not moved, so that it is its source, which here is exact."""
+    varied = isinstance(model.start_time, AbstractLaw)
+    laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
+    chosen = sized(settings_for("quick", layers=2, hidden=3, **settings), model.sde.dim)
+    began, end = None if varied else model.start_time, horizon or model.horizon
+    ansatz = build_ansatz(model.sde, laws.law, began, end, chosen, jr.key(0))
+    chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
+    none = np.zeros((0, len(ansatz.theta)))
+    trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], none, none)
+    facts = Facts(chosen, "quick", end, df.Status.FINISHED, 0.0, (), {})
+    return df.TransitionDensity(ansatz, trajectory, laws, facts)

@@ -3,7 +3,7 @@ r"""`learn`: from an SDE to its transition density."""
 import dataclasses
 import platform
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.random as jr
@@ -14,6 +14,7 @@ from .density.card import certificate_table
 from .density.transition import Facts, TransitionDensity
 from .flow.ansatz import StandardisedAnsatz
 from .problem.checks import check_coefficients
+from .problem.given import scope
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
 from .training.build import build_ansatz, source_name
@@ -48,7 +49,8 @@ def learn(
     *,
     key: PRNGKeyArray,
     preset: str = "accurate",
-    start_time: float = 0.0,
+    params: Mapping[str, AbstractLaw] | None = None,
+    start_time: float | AbstractLaw = 0.0,
     progress: bool | Callable[[float], Progress] = False,
     certify: bool = True,
     **settings: object,
@@ -63,7 +65,10 @@ def learn(
     - `horizon`: the longest time $T$ since the start.
     - `key`: of `jax.random.key`; equal keys give equal results.
     - `preset`: `"quick"`, `"accurate"` or `"paper"`.
-    - `start_time`: the time $s$, for coefficients that depend on time.
+    - `params`: a law of one number for each parameter of the SDE, such as
+        `{"rate": diracflow.Uniform(1, 4)}`. Queries then take values of them.
+    - `start_time`: the time $s$, for coefficients that depend on time, or a law of it. With a law,
+        queries take the time.
     - `progress`: show how far the training is.
     - `certify`: compute, at the end, the certificate that files carry with them.
     - `settings`: fields of `diracflow.Settings` that replace those of the preset.
@@ -75,22 +80,26 @@ def learn(
     raised with it.
     """
     chosen = settings_for(preset, **settings)
-    horizon, start_time = _positive("horizon", horizon), _real("start_time", start_time)
+    horizon = _positive("horizon", horizon)
+    times = start_time if isinstance(start_time, AbstractLaw) else None
+    began = None if isinstance(start_time, AbstractLaw) else _real("start_time", start_time)
     if not isinstance(sde, SDE):
         raise ValueError(f"`sde` must be a `diracflow.SDE`; got {type(sde).__name__}.")
     if not isinstance(starts, AbstractLaw):
         raise ValueError(
             f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
         )
-    starts, key, chosen = starts.expand(sde.dim), _typed(key), sized(chosen, sde.dim)
+    laws = scope(sde, starts, params, times)
+    law, key = laws.law, _typed(key)
+    chosen = sized(chosen, sde.dim, law.dim)
     with jax.enable_x64(True):
-        check_coefficients(sde, starts, start_time, horizon)
+        check_coefficients(sde, law, began, horizon)
         flow_key, draw_key = jr.split(key)
-        ansatz = build_ansatz(sde, starts, start_time, horizon, chosen, flow_key)
+        ansatz = build_ansatz(sde, law, began, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
         # A file holds the source that was taken, not the rule that took it.
         chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-        run = (starts, horizon, chosen, draw_key)
+        run = (law, horizon, chosen, draw_key)
         loop: TimeLoop = ExplicitLoop(ansatz, *run)
         if isinstance(ansatz, StandardisedAnsatz):
             loop = SwitchingLoop(ansatz, *run)
@@ -108,7 +117,7 @@ def learn(
         versions=versions(),
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
     )
-    density = TransitionDensity(ansatz, loop.trajectory(), starts, facts)
+    density = TransitionDensity(ansatz, loop.trajectory(), laws, facts)
     if certify and density.horizon > 0:
         density = density.with_facts(certificate=certificate_table(density, key))
     return _delivered(density)

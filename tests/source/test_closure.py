@@ -6,6 +6,8 @@ import pytest
 
 import diracflow as df
 from diracflow.source.ensemble import ensemble
+from diracflow.training.build import build_ansatz
+from diracflow.training.settings import settings_for, sized
 
 WELL = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 
@@ -97,3 +99,26 @@ def test_time_dependent_coefficients_start_where_they_should():
     frame = closure(sde, [0.0], [[1.0]], 1.0, start_time=2.0).frame(jnp.array(1.0), jnp.ones(1))
     # m = exp(-integral of t from 2 to 3); sixteen steps with the rate of their middles.
     np.testing.assert_allclose(frame.mean, np.exp(-2.5), rtol=1e-3)
+
+
+def test_families_of_wells_start_as_their_euler_steps():
+    wells = df.SDE(
+        lambda t, x, p: p["depth"] * (x - x**3),
+        lambda t, x, p: p["noise"] * jnp.eye(1),
+        1,
+        params=("depth", "noise"),
+    )
+    law = df.Product(df.Normal(0.0, 1.0), df.Uniform(0.5, 1.5), df.Uniform(0.4, 1.0))
+    settings = sized(settings_for("quick", layers=2, hidden=3), 1)
+    source = build_ansatz(wells, law, 0.0, 5.0, settings, jr.key(0)).source
+    # Of a drift that is not linear; a width of its own would leave each start in its well.
+    assert isinstance(source, df.ClosureSource)
+    euler, tau = df.EulerSource(wells), jnp.array(1e-6)
+    for g in law.sample(jr.key(1), (4,)):
+        frame, step = source.frame(tau, g), euler.frame(tau, g)
+        np.testing.assert_allclose(frame.factor, step.factor, rtol=1e-4)
+        np.testing.assert_allclose(frame.mean, step.mean, atol=1e-10)
+        # In the end as wide as the noise of its own parameters makes the ensemble.
+        late = source.frame(jnp.array(5.0), g)
+        ratio = late.factor[0, 0] / g[2]
+        assert 0.5 < ratio < 1.5

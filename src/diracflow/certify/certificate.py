@@ -44,7 +44,7 @@ def certificate(
     trajectory: Trajectory,
     key: PRNGKeyArray,
     t: Float[np.ndarray, "*batch"],
-    x0: Float[np.ndarray, "*batch d"],
+    x0: Float[np.ndarray, "*batch d+k"],
     samples: int,
 ) -> Certificate:
     """The bound for every pair of the broadcast times and starts; arguments have been checked."""
@@ -76,19 +76,19 @@ def _residual_sizes(
     trajectory: Trajectory,
     key: PRNGKeyArray,
     nodes: Float[np.ndarray, " k"],
-    starts: Float[np.ndarray, "starts d"],
+    starts: Float[np.ndarray, "starts d+k"],
     samples: int,
 ) -> Float[np.ndarray, "k starts samples"]:
     """Sizes of the residual at fresh samples, for every node and start."""
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     per_node = -(-len(starts) * samples // _TILE)
     x0 = np.resize(np.repeat(starts, samples, axis=0), (per_node, _TILE, starts.shape[1]))
-    blocks = []
+    blocks, dim = [], ansatz.source.sde.dim
     # Tiles in the order of time, filled up at the end with some that are thrown away.
     tiles = np.resize(np.arange(len(nodes) * per_node), _ceil(len(nodes) * per_node, _TILES))
     for block in tiles.reshape(-1, _TILES):
         clocks = jnp.asarray(nodes[block // per_node])
-        noise = jnp.asarray(rng.normal(size=(_TILES, _TILE, starts.shape[1])))
+        noise = jnp.asarray(rng.normal(size=(_TILES, _TILE, dim)))
         moved = velocities(trajectory, clocks)
         blocks.append(_tile_sizes(ansatz, *moved, clocks, noise, jnp.asarray(x0[block % per_node])))
     sizes = np.concatenate(blocks)[: len(nodes) * per_node]
@@ -107,7 +107,7 @@ def _tile_sizes(
     theta_dots: Float[Array, "tiles m"],
     clocks: Float[Array, " tiles"],
     noise: Float[Array, "tiles n d"],
-    x0: Float[Array, "tiles n d"],
+    x0: Float[Array, "tiles n d+k"],
 ) -> Float[Array, "tiles n"]:
     def tile(args: tuple[Array, ...]) -> Array:
         theta, theta_dot, clock, noise, x0 = args

@@ -24,7 +24,7 @@ class Moving(NamedTuple):
     theta_dot: Float[Array, " m"]
     clock: Float[Array, ""]
 
-    def residual(self, y: Float[Array, " d"], x0: Float[Array, " d"]) -> Float[Array, ""]:
+    def residual(self, y: Float[Array, " d"], x0: Float[Array, " d+k"]) -> Float[Array, ""]:
         """Residual at a point in the ansatz's own coordinates, per unit of clock."""
         ansatz, clock = self.ansatz, self.clock
         moved = jax.jvp(

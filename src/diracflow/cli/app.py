@@ -28,7 +28,7 @@ def _commands() -> None:
 
 @app.command()
 def run(
-    model: Annotated[str, typer.Argument(help="benes, sheared, ornstein_uhlenbeck or brownian.")],
+    model: Annotated[str, typer.Argument(help="benes, seasonal, ...; all of `diracflow.models`.")],
     preset: Preset = "quick",
     out: Annotated[
         Path | None, typer.Option(help="Where to leave model, report and figures [runs/MODEL].")
@@ -77,6 +77,13 @@ def learn(
         typer.Option(help='Law of the start: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
     ] = None,
     horizon: Annotated[float | None, typer.Option(help="The longest time since the start.")] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(help='Laws of parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
+    ] = None,
+    start_time: Annotated[
+        str | None, typer.Option(help="When the process starts: a number, or a law of it [0].")
+    ] = None,
     preset: Preset = "accurate",
     seed: Seed = 0,
     settings: Changes = None,
@@ -86,7 +93,8 @@ def learn(
     from .learn import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
-    report = learn_file(target, out, starts, horizon, preset, seed, changes, quiet=as_json)
+    laws = (starts, params, start_time)
+    report = learn_file(target, out, laws, horizon, preset, seed, changes, quiet=as_json)
     if as_json:
         print(json.dumps(report))
     else:

@@ -1,6 +1,7 @@
 """`diracflow bridge`: paths between two points."""
 
 from pathlib import Path
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -17,6 +18,7 @@ def print_bridge(
     steps: int,
     paths: int,
     seed: int,
+    given: dict[str, Any],
     out: Path | None,
     figure: Path | None,
     sde: str | None,
@@ -28,7 +30,7 @@ def print_bridge(
     x0, x1 = (
         parse_point(name, text, density.dim) for name, text in zip(("x0", "x1"), ends, strict=True)
     )
-    found = bridge(jr.key(seed), density, x0, x1, t, steps, paths)
+    found = bridge(jr.key(seed), density, x0, x1, t, steps, paths, **given)
     print(as_json(_summary(found)) if json else _words(found))
     if out is not None:
         write_table(out, _columns(found), _arrays(found))

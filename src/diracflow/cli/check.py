@@ -6,7 +6,7 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from ..density.card import landmarks
+from ..density.card import described, landmarks, split
 from ..density.transition import TransitionDensity
 from ..evaluate.consistency import chapman_kolmogorov
 from ..evaluate.simulation import agreement_with_paths
@@ -26,11 +26,11 @@ def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[st
         raise ValueError(f"`--limit` must lie in (0, 1], a total variation; got {limit:g}.")
     density = load_model(path, sde)
     times = density.horizon * np.array(_SHARES)
-    starts = landmarks(density.starts)
+    starts = landmarks(density.scope.law)
     rows = [
-        _row(density, jr.fold_in(jr.key(seed), 100 * i + j), float(t), name, x0, limit)
+        _row(density, jr.fold_in(jr.key(seed), 100 * i + j), float(t), name, g, limit)
         for i, t in enumerate(times)
-        for j, (name, x0) in enumerate(starts.items())
+        for j, (name, g) in enumerate(starts.items())
     ]
     return {
         "file": str(path),
@@ -64,18 +64,19 @@ def check_text(report: dict[str, Any]) -> str:
 
 
 def _row(
-    density: TransitionDensity, key: Any, t: float, name: str, x0: np.ndarray, limit: float
+    density: TransitionDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
 ) -> dict[str, Any]:
     bound_key, half_key, path_key = jr.split(key, 3)
-    bound = density.certificate(bound_key, t, x0)
-    paths = agreement_with_paths(density, path_key, t, x0)
+    x0, given = split(density, g)
+    bound = density.certificate(bound_key, t, x0, **given)
+    paths = agreement_with_paths(density, path_key, t, x0, **given)
     row = {
         "t": t,
         "start": name,
-        "x0": x0.tolist(),
+        **described(density, g),
         "bound": float(bound.bound),
         "bound_stderr": float(bound.stderr),
-        **_half_steps(density, half_key, t, x0),
+        **_half_steps(density, half_key, t, x0, given),
         "mean_z": paths.mean_z,
         "covariance_z": paths.covariance_z,
         "energy_z": paths.energy_z,
@@ -91,10 +92,12 @@ def _row(
     return {**row, "failed": failed, "passed": not failed}
 
 
-def _half_steps(density: TransitionDensity, key: Any, t: float, x0: np.ndarray) -> dict[str, Any]:
+def _half_steps(
+    density: TransitionDensity, key: Any, t: float, x0: np.ndarray, given: dict[str, Any]
+) -> dict[str, Any]:
     try:
-        found = chapman_kolmogorov(density, key, t, x0)
-    except ValueError as error:  # the coefficients depend on time
+        found = chapman_kolmogorov(density, key, t, x0, **given)
+    except ValueError as error:  # the coefficients depend on time, or half way is too late
         return {"half_steps": None, "half_steps_stderr": None, "excess": None, "why": str(error)}
     spread = float(np.sqrt(found.stderr))
     excess = found.squared - _Z * found.stderr

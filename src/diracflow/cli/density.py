@@ -1,6 +1,7 @@
 """`diracflow density`: values of a learned density."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ def print_density(
     x0: str,
     x: str | None,
     points: Path | None,
+    given: dict[str, Any],
     out: Path | None,
     sde: str | None,
     json: bool,
@@ -28,7 +30,7 @@ def print_density(
         places = read_points(points, density.dim)
     else:
         places = parse_point("x", x or "", density.dim)[None]
-    values = np.asarray(density.log_prob(places, t, start))
+    values = np.asarray(density.log_prob(places, t, start, **given))
     arrays = {"t": np.asarray(t), "x0": start, "x": places, "log_prob": values}
     if json:
         print(as_json(arrays))

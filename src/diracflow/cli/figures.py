@@ -25,7 +25,10 @@ def draw_figures(density: TransitionDensity, problem: Model, result: Study, out:
         "error.png": lambda: view.error_over_time(result),
         "training.png": lambda: view.training_history(density),
     }
-    makers |= _planar(density, exact) if density.dim == 2 else _higher(density, exact)
+    # The others show one density for each start.
+    alone = not density.params and density.start_time is not None
+    if alone and density.dim > 1:
+        makers |= _planar(density, exact) if density.dim == 2 else _higher(density, exact)
     for name, make in makers.items():
         make().savefig(out / name)
     return list(makers)

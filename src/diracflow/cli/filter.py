@@ -1,6 +1,7 @@
 """`diracflow filter`: the hidden state behind noisy observations of some components."""
 
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -22,6 +23,7 @@ def print_filter(
     components: str | None,
     particles: int,
     seed: int,
+    given: dict[str, Any],
     out: Path | None,
     figure: Path | None,
     sde: str | None,
@@ -33,7 +35,11 @@ def print_filter(
     times, observations = read_series(data)
     seen = _components(components, observations.shape[1], density.dim)
     observe = _gaussian(noise, seen)
-    found = filter(jr.key(seed), density, times, observations, observe, particles)
+    found = filter(
+        *(jr.key(seed), density, times, observations, observe, particles),
+        params=given["params"],
+        start=given["start_time"],
+    )
     if json:
         print(as_json({"log_evidence": found.log_evidence, **_arrays(found)}))
     else:

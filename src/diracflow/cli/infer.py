@@ -1,18 +1,16 @@
 """`diracflow infer`: the posterior of parameters, given an observed path."""
 
-import json as json_text
 from pathlib import Path
 from typing import Any
 
 import jax.random as jr
 
 from ..problem.families import ExactOrnsteinUhlenbeck
-from ..problem.laws import AbstractLaw
 from ..problem.square_root import ExactCIR
 from ..problem.transition import AbstractTransitionDensity
 from ..uses.inference import infer
 from .model import load_model
-from .problem import read_law
+from .problem import read_laws
 from .run import prepare_jax
 from .series import read_states
 from .tables import as_json
@@ -40,7 +38,15 @@ def print_posterior(
     density = _density(model, sde)
     times, states = read_states(data, density.dim)
     counts = {"chains": chains, "draws": draws, "warmup": warmup}
-    tree = infer(jr.key(seed), density, times, states, _prior(prior), progress=not json, **counts)
+    tree = infer(
+        jr.key(seed),
+        density,
+        times,
+        states,
+        read_laws("--prior", prior),
+        progress=not json,
+        **counts,
+    )
     tree.to_netcdf(out, engine="h5netcdf")
     found = {name: _summary(tree, name) for name in density.params}
     print(as_json(found) if json else _words(found, out))
@@ -55,17 +61,6 @@ def _density(model: str, sde: str | None) -> AbstractTransitionDensity:
         prepare_jax()
         return _FAMILIES[model]()
     return load_model(Path(model), sde)
-
-
-def _prior(text: str) -> dict[str, AbstractLaw]:
-    try:
-        laws = json_text.loads(text)
-        return {name: read_law(json_text.dumps(law)) for name, law in laws.items()}
-    except (json_text.JSONDecodeError, AttributeError) as error:
-        raise ValueError(
-            "`--prior` maps parameters to laws as JSON, such as "
-            f"""'{{"rate": {{"law": "LogNormal", "mean": 0, "std": 1}}}}'; got {text!r}."""
-        ) from error
 
 
 def _summary(tree: Any, name: str) -> dict[str, float]:

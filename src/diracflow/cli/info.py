@@ -10,7 +10,8 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "file": path,
         "SDE": _equation(sde),
         "starts": _law(header["starts"]),
-        "start time": f"{header['start_time']:g}",
+        **{f"  {law['name']}": _law(law) for law in header["params"]},
+        "start time": _start_time(header),
         "horizon": _horizon(header),
         "preset": header["preset"],
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
@@ -63,8 +64,13 @@ def _errors(header: dict[str, Any]) -> list[str]:
 
 
 def _law(law: dict[str, Any]) -> str:
-    parameters = {name: value for name, value in law.items() if name != "law"}
+    parameters = {name: value for name, value in law.items() if name not in ("law", "name")}
     return f"{law['law']}({', '.join(f'{name}={value}' for name, value in parameters.items())})"
+
+
+def _start_time(header: dict[str, Any]) -> str:
+    law = header["start_times"]
+    return f"{header['start_time']:g}" if law is None else _law(law)
 
 
 def _horizon(header: dict[str, Any]) -> str:

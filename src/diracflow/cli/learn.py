@@ -9,14 +9,14 @@ import jax.random as jr
 from ..learning import TrainingFailed, learn
 from ..problem.laws import AbstractLaw
 from ..problem.models import Model
-from .problem import named_object, read_law
+from .problem import named_object, read_law, read_laws, read_number_or_law
 from .run import prepare_jax
 
 
 def learn_file(
     target: str,
     out: Path,
-    starts: str | None,
+    laws: tuple[str | None, str | None, str | None],
     horizon: float | None,
     preset: str,
     seed: int,
@@ -24,13 +24,16 @@ def learn_file(
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Everything `diracflow learn` does; returns what it says."""
+    """Everything `diracflow learn` does; returns what it says.
+
+    `laws` are those of starts, of parameters and of the start time.
+    """
     prepare_jax()
     found = named_object(target)
     sde = found.sde if isinstance(found, Model) else found
-    law, until = _law(found, starts), _horizon(found, horizon)
+    law, until = _law(found, laws[0]), _horizon(found, horizon)
     began = time.monotonic()
-    settings = {"preset": preset, "progress": not quiet, **changes}
+    settings = {"preset": preset, "progress": not quiet, **changes, **_others(found, *laws[1:])}
     try:
         density = learn(sde, law, until, key=jr.key(seed), **settings)
     except TrainingFailed as failure:
@@ -58,6 +61,17 @@ def _law(found: Any, starts: str | None) -> AbstractLaw:
             """'{"law": "Normal", "mean": 0, "std": 1}'."""
         )
     return read_law(starts)
+
+
+def _others(found: Any, params: str | None, start_time: str | None) -> dict[str, Any]:
+    """Parameters and start time of a model, unless others are given."""
+    own = isinstance(found, Model)
+    chosen: dict[str, Any] = {"params": found.params, "start_time": found.start_time} if own else {}
+    if params is not None:
+        chosen["params"] = read_laws("--params", params)
+    if start_time is not None:
+        chosen["start_time"] = read_number_or_law(start_time)
+    return chosen
 
 
 def _horizon(found: Any, horizon: float | None) -> float:

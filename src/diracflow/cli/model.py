@@ -1,6 +1,8 @@
 """From what is typed to a density: model files, users' SDEs, points."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,21 @@ def read_sde(text: str) -> SDE:
     """The equation that FILE.py:NAME stands for."""
     found = named_object(text)
     return found.sde if isinstance(found, Model) else found
+
+
+def parse_given(params: str | None, start_time: float | None) -> dict[str, Any]:
+    """Keywords of queries, from the options `--params` and `--start-time`."""
+    return {"params": None if params is None else _numbers(params), "start_time": start_time}
+
+
+def _numbers(text: str) -> dict[str, float]:
+    try:
+        return {name: float(value) for name, value in json.loads(text).items()}
+    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        example = '{"rate": 1.5}'
+        raise ValueError(
+            f"`--params` maps names to numbers as JSON, such as '{example}'; got {text!r}."
+        ) from error
 
 
 def parse_point(name: str, text: str, dim: int) -> np.ndarray:

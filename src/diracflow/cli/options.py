@@ -18,6 +18,13 @@ Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or
 Equation = Annotated[
     str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
 ]
+Params = Annotated[
+    str | None, typer.Option("--params", help="Parameters of the SDE: '{\"rate\": 1.5, ...}'.")
+]
+Began = Annotated[
+    float | None,
+    typer.Option("--start-time", help="When the process starts, for models that depend on it."),
+]
 Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
 Changes = Annotated[
     list[str] | None,

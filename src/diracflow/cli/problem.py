@@ -41,6 +41,26 @@ def read_law(text: str) -> AbstractLaw:
         ) from error
 
 
+def read_laws(option: str, text: str) -> dict[str, AbstractLaw]:
+    """A law for each parameter, written as JSON."""
+    try:
+        laws = json.loads(text)
+        return {name: read_law(json.dumps(law)) for name, law in laws.items()}
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise ValueError(
+            f"`{option}` maps parameters to laws as JSON, such as "
+            f"""'{{"rate": {{"law": "LogNormal", "mean": 0, "std": 1}}}}'; got {text!r}."""
+        ) from error
+
+
+def read_number_or_law(text: str) -> float | AbstractLaw:
+    """A number, or else a law written as JSON."""
+    try:
+        return float(text)
+    except ValueError:
+        return read_law(text)
+
+
 def _run(file: str) -> dict[str, Any]:
     try:
         return runpy.run_path(file, run_name="diracflow_problem")

@@ -20,6 +20,7 @@ def print_propagated(
     points: Path | None,
     count: int,
     seed: int,
+    given: dict[str, Any],
     out: Path | None,
     sde: str | None,
     json: bool,
@@ -30,7 +31,7 @@ def print_propagated(
     require_kind(out)
     density = load_model(model, sde)
     initial = read_points(draws, density.dim) if draws is not None else read_law(law or "")
-    found = propagate(density, initial, t)
+    found = propagate(density, initial, t, **given)
     arrays = _evaluated(found, points, count, seed, density.dim)
     if json:
         print(as_json({"outside": found.outside, **arrays}))

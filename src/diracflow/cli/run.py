@@ -72,6 +72,8 @@ def _learned(
             problem.starts,
             problem.horizon,
             key=jr.key(seed),
+            params=problem.params,
+            start_time=problem.start_time,
             preset=preset,
             progress=progress,
             **changes,
@@ -108,6 +110,7 @@ def _report(
         "steps": len(density.facts.history),
         "learn_seconds": round(learned_in, 1),
         "starts": len(result.starts),
+        "laws": density.scope.describe(),
         "errors": result.summary(),
         "certificate": list(density.facts.certificate),
     }

@@ -1,6 +1,7 @@
 """`diracflow sample`: draws from a learned density."""
 
 from pathlib import Path
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -15,6 +16,7 @@ def print_sample(
     x0: str,
     count: int,
     seed: int,
+    given: dict[str, Any],
     out: Path | None,
     sde: str | None,
     json: bool,
@@ -25,7 +27,7 @@ def print_sample(
     require_kind(out)
     density = load_model(model, sde)
     start = parse_point("x0", x0, density.dim)
-    draws = np.asarray(density.sample(jr.key(seed), t, start, count))
+    draws = np.asarray(density.sample(jr.key(seed), t, start, count, **given))
     arrays = {"t": np.asarray(t), "x0": start, "seed": np.asarray(seed), "x": draws}
     if json:
         print(as_json(arrays))

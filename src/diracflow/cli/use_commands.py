@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from .options import Data, Equation, Figure, Json, ModelFile, Seed, Start, Table, Time
+from .options import (
+    Began,
+    Data,
+    Equation,
+    Figure,
+    Json,
+    ModelFile,
+    Params,
+    Seed,
+    Start,
+    Table,
+    Time,
+)
 
 
 def density(
@@ -17,13 +29,16 @@ def density(
         Path | None, typer.Option(help="Points, one a row: .csv, or .npz with an array x.")
     ] = None,
     out: Table = None,
+    params: Params = None,
+    start_time: Began = None,
     sde: Equation = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate a learned log-density at points."""
     from .density import print_density
+    from .model import parse_given
 
-    print_density(model, t, x0, x, points, out, sde, as_json)
+    print_density(model, t, x0, x, points, parse_given(params, start_time), out, sde, as_json)
 
 
 def sample(
@@ -33,13 +48,16 @@ def sample(
     count: Annotated[int, typer.Option("--count", "-n", help="Number of draws.")] = 1000,
     seed: Seed = 0,
     out: Table = None,
+    params: Params = None,
+    start_time: Began = None,
     sde: Equation = None,
     as_json: Json = False,
 ) -> None:
     """Draw states from a learned density."""
+    from .model import parse_given
     from .sample import print_sample
 
-    print_sample(model, t, x0, count, seed, out, sde, as_json)
+    print_sample(model, t, x0, count, seed, parse_given(params, start_time), out, sde, as_json)
 
 
 def bridge(
@@ -52,20 +70,31 @@ def bridge(
     seed: Seed = 0,
     out: Table = None,
     figure: Figure = None,
+    params: Params = None,
+    start_time: Began = None,
     sde: Equation = None,
     as_json: Json = False,
 ) -> None:
     """Draw weighted paths between two points."""
     from .bridge import print_bridge
+    from .model import parse_given
 
-    print_bridge(model, (x0, x1), t, steps, paths, seed, out, figure, sde, as_json)
+    given = parse_given(params, start_time)
+    print_bridge(model, (x0, x1), t, steps, paths, seed, given, out, figure, sde, as_json)
 
 
-def loglik(model: ModelFile, data: Data, sde: Equation = None, as_json: Json = False) -> None:
+def loglik(
+    model: ModelFile,
+    data: Data,
+    params: Params = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
     """Log-likelihood of an observed path, given its first state."""
     from .loglik import print_loglik
+    from .model import parse_given
 
-    print_loglik(model, data, sde, as_json)
+    print_loglik(model, data, parse_given(params, None), sde, as_json)
 
 
 def filter(  # the name that the field uses
@@ -79,13 +108,17 @@ def filter(  # the name that the field uses
     seed: Seed = 0,
     out: Table = None,
     figure: Figure = None,
+    params: Params = None,
+    start_time: Began = None,
     sde: Equation = None,
     as_json: Json = False,
 ) -> None:
     """The hidden state behind observations with Gaussian noise."""
     from .filter import print_filter
+    from .model import parse_given
 
-    print_filter(model, data, noise, components, particles, seed, out, figure, sde, as_json)
+    given = parse_given(params, start_time)
+    print_filter(model, data, noise, components, particles, seed, given, out, figure, sde, as_json)
 
 
 def propagate(
@@ -102,13 +135,17 @@ def propagate(
     count: Annotated[int, typer.Option("--count", "-n", help="Number of draws.")] = 1000,
     seed: Seed = 0,
     out: Table = None,
+    params: Params = None,
+    start_time: Began = None,
     sde: Equation = None,
     as_json: Json = False,
 ) -> None:
     """The law that an initial law becomes: its density at points, or draws."""
+    from .model import parse_given
     from .propagate import print_propagated
 
-    print_propagated(model, t, law, draws, points, count, seed, out, sde, as_json)
+    given = parse_given(params, start_time)
+    print_propagated(model, t, law, draws, points, count, seed, given, out, sde, as_json)
 
 
 def infer(

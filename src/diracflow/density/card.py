@@ -36,17 +36,34 @@ def landmarks(starts: AbstractLaw) -> dict[str, np.ndarray]:
         }
 
 
+def split(density: TransitionDensity, g: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+    """Start, and keywords of a query, from all that is given."""
+    return g[..., : density.dim], density._keywords(g[..., density.dim :])
+
+
+def described(density: TransitionDensity, g: np.ndarray) -> dict[str, Any]:
+    """All that is given, in plain Python."""
+    x0, keywords = split(density, g)
+    params = {name: float(value) for name, value in keywords["params"].items()}
+    time = keywords["start_time"]
+    return {
+        "x0": x0.tolist(),
+        **({"params": params} if params else {}),
+        **({} if time is None else {"start_time": float(time)}),
+    }
+
+
 def certificate_table(density: TransitionDensity, key: PRNGKeyArray) -> tuple[dict[str, Any], ...]:
     """The certificate over time at the landmarks, in plain Python."""
-    times, starts = density.horizon * np.array(SHARES), landmarks(density.starts)
-    found = density.certificate(
-        jr.fold_in(key, 0), times[:, None], np.stack(list(starts.values())), samples=64
-    )
+    times, starts = density.horizon * np.array(SHARES), landmarks(density.scope.law)
+    with jax.enable_x64(True):
+        x0, keywords = split(density, np.stack(list(starts.values())))
+        found = density.certificate(jr.fold_in(key, 0), times[:, None], x0, samples=64, **keywords)
     return tuple(
         {
             "t": float(times[i]),
             "start": name,
-            "x0": starts[name].tolist(),
+            **described(density, starts[name]),
             "bound": float(found.bound[i, j]),
             "stderr": float(found.stderr[i, j]),
         }

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ..problem.laws import AbstractLaw, law_from
+from ..problem.given import Scope, given, scope
+from ..problem.laws import law_from
 from ..problem.models import model
 from ..problem.sde import SDE
 from ..training.build import build_ansatz
@@ -28,7 +29,7 @@ from ..training.trajectory import Trajectory
 from .card import equation_text
 from .transition import Facts, TransitionDensity
 
-FORMAT = 5
+FORMAT = 6
 _PROBES = 8
 
 
@@ -43,7 +44,7 @@ def save(density: TransitionDensity, path: str | os.PathLike) -> None:
         "thetas": density.trajectory.thetas,
         "first": density.trajectory.first,
         "last": density.trajectory.last,
-        **_probe_values(density.sde, density.starts, density.start_time, density.horizon),
+        **_probe_values(density.sde, density.scope, density.start_time, density.horizon),
     }
     arrays = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
     header = json.dumps(_header(density))
@@ -88,7 +89,8 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
             "text": equation_text(density.sde),
         },
         "starts": density.starts.describe(),
-        "start_time": density.start_time,
+        "start_time": density.start_time,  # or null, where `start_times` is its law
+        **density.scope.describe(),
         "horizon": density.horizon,
         "asked_horizon": facts.asked_horizon,
         "preset": facts.preset,
@@ -106,14 +108,13 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
 def _restored(
     header: dict[str, Any], arrays: dict[str, np.ndarray], sde: SDE | None, path: str
 ) -> TransitionDensity:
-    starts = law_from(header["starts"])
     sde = _equation(header["sde"], sde, path)
-    starts = starts.expand(sde.dim)
-    _compare_probes(sde, arrays, header, path)
+    laws = _laws(header, sde, path)
+    _compare_probes(sde, arrays, header["start_time"], path)
     settings = Settings(**_infinite_fields(header["settings"]))
     with jax.enable_x64(True):
         ansatz = build_ansatz(
-            *(sde, starts, header["start_time"], header["asked_horizon"], settings, jr.key(0))
+            *(sde, laws.law, header["start_time"], header["asked_horizon"], settings, jr.key(0))
         )
         width = len(ansatz.theta)
     trajectory = Trajectory(*(arrays[name] for name in ("clocks", "thetas", "first", "last")))
@@ -134,7 +135,19 @@ def _restored(
         certificate=tuple(header["certificate"]),
         errors=tuple(header["errors"]),
     )
-    return TransitionDensity(ansatz, trajectory, starts, facts)
+    return TransitionDensity(ansatz, trajectory, laws, facts)
+
+
+def _laws(header: dict[str, Any], sde: SDE, path: str) -> Scope:
+    stored = [dict(law) for law in header["params"]]
+    params = {law.pop("name"): law_from(law) for law in stored}
+    if tuple(params) != sde.params:
+        raise ModelFileError(
+            f"{path} was learned for an SDE with the parameters {list(params)}; the SDE given has "
+            f"{list(sde.params)}."
+        )
+    times = None if header["start_times"] is None else law_from(header["start_times"])
+    return scope(sde, law_from(header["starts"]), params, times)
 
 
 def _equation(stored: dict[str, Any], sde: SDE | None, path: str) -> SDE:
@@ -154,38 +167,45 @@ def _equation(stored: dict[str, Any], sde: SDE | None, path: str) -> SDE:
 
 
 def _probe_values(
-    sde: SDE, starts: AbstractLaw, start_time: float, horizon: float
+    sde: SDE, laws: Scope, start_time: float | None, horizon: float
 ) -> dict[str, np.ndarray]:
     with jax.enable_x64(True):
-        x = starts.sample(jr.key(1), (_PROBES,))
-        t = jnp.linspace(start_time, start_time + horizon, _PROBES)
-        points = {"probe_t": np.asarray(t), "probe_x": np.asarray(x)}
-        return points | _coefficients(sde, t, x)
+        x = laws.law.sample(jr.key(1), (_PROBES,))
+        tau = jnp.linspace(0, horizon, _PROBES)
+        points = {"probe_tau": np.asarray(tau), "probe_x": np.asarray(x)}
+        return points | _coefficients(sde, start_time, tau, x)
 
 
 def _compare_probes(
-    sde: SDE, arrays: dict[str, np.ndarray], header: dict[str, Any], path: str
+    sde: SDE, arrays: dict[str, np.ndarray], start_time: float | None, path: str
 ) -> None:
     with jax.enable_x64(True):
-        found = _coefficients(sde, jnp.asarray(arrays["probe_t"]), jnp.asarray(arrays["probe_x"]))
+        points = (jnp.asarray(arrays[name]) for name in ("probe_tau", "probe_x"))
+        found = _coefficients(sde, start_time, *points)
     for name, values in found.items():
         # An SDE that holds its constants in float32 agrees to single precision only.
         close = np.isclose(values, arrays[name], rtol=1e-5, atol=1e-6)
         if not close.all():
             worst = int(np.argmin(close.reshape(len(close), -1).all(axis=1)))
+            x = arrays["probe_x"][worst]
+            t = arrays["probe_tau"][worst] + (x[-1] if start_time is None else start_time)
             raise ModelFileError(
-                f"{path} was learned for another SDE: at t={arrays['probe_t'][worst]:g}, "
-                f"x={arrays['probe_x'][worst].tolist()} its `{name.removeprefix('probe_')}` was "
+                f"{path} was learned for another SDE: at t={t:g}, x={x.tolist()} its "
+                f"`{name.removeprefix('probe_')}` was "
                 f"{arrays[name][worst].tolist()}; that of the SDE given is "
                 f"{values[worst].tolist()}. Pass the SDE that was learned."
             )
 
 
-def _coefficients(sde: SDE, t: jax.Array, x: jax.Array) -> dict[str, np.ndarray]:
-    return {
-        "probe_drift": np.asarray(jax.vmap(sde.drift)(t, x)),
-        "probe_diffusion": np.asarray(jax.vmap(sde.diffusion)(t, x)),
-    }
+def _coefficients(
+    sde: SDE, start_time: float | None, tau: jax.Array, x: jax.Array
+) -> dict[str, np.ndarray]:
+    def at(tau: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+        member, x, s = given(sde, start_time, g)
+        return member.drift(s + tau, x), member.diffusion(s + tau, x)
+
+    drift, diffusion = jax.vmap(at)(tau, x)
+    return {"probe_drift": np.asarray(drift), "probe_diffusion": np.asarray(diffusion)}
 
 
 def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

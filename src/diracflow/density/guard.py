@@ -2,7 +2,8 @@
 
 A network answers every question. Far from the starts it was trained on its answer is a number like
 any other, and may be wrong. So starts outside the bulk of the start law are announced: once as a
-warning, or as an error where the caller asks for one.
+warning, or as an error where the caller asks for one. Parameters of the SDE and times of the start
+count with the start.
 """
 
 import warnings
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import chi2
 
-from ..problem.laws import AbstractLaw
+from ..problem.given import Scope
 
 # Starts further out than all but this share of the start law are outside.
 OUTSIDE = 1e-4
@@ -27,34 +28,35 @@ class OutsideWarning(UserWarning):
     """A density was asked for starts outside the law it was trained on."""
 
 
-def furthest(dim: int) -> float:
-    """Squared distance from the centre of the start law beyond which starts are outside."""
-    return float(chi2.isf(OUTSIDE, dim))
-
-
-def guard(
-    starts: AbstractLaw, x0: Float[Array, "*batch d"], strict: bool, once_for: object
-) -> None:
+def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: object) -> None:
     """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
-    squared = np.asarray(starts.squared_distance(x0))
-    outside = squared > furthest(x0.shape[-1])
+    squared = np.asarray(scope.squared_distance(x0))
+    outside = squared > float(chi2.isf(OUTSIDE, scope.freedom))
     if not np.any(outside):
         return
     if strict:
-        raise ValueError(_message(np.asarray(x0), squared, outside))
-    if np.mean(outside) > _FEW or squared.size * chi2.sf(squared.max(), x0.shape[-1]) < OUTSIDE:
+        raise ValueError(_message(scope, np.asarray(x0), squared, outside))
+    if np.mean(outside) > _FEW or squared.size * chi2.sf(squared.max(), scope.freedom) < OUTSIDE:
         _WARNED.add(once_for)
-        warnings.warn(_message(np.asarray(x0), squared, outside), OutsideWarning, stacklevel=5)
+        message = _message(scope, np.asarray(x0), squared, outside)
+        warnings.warn(message, OutsideWarning, stacklevel=5)
 
 
-def _message(x0: np.ndarray, squared: np.ndarray, outside: np.ndarray) -> str:
+def _message(scope: Scope, x0: np.ndarray, squared: np.ndarray, outside: np.ndarray) -> str:
     furthest = x0.reshape(-1, x0.shape[-1])[np.argmax(squared)]
-    beyond = chi2.sf(squared.max(), x0.shape[-1])
+    beyond = chi2.sf(squared.max(), scope.freedom)
     return (
         f"{np.sum(outside)} of {outside.size} starts lie outside the law that the density was "
-        f"trained on; the furthest is x0={furthest.tolist()}, with {beyond:.1g} of the law beyond "
-        f"it (in the bulk: at least {OUTSIDE:g}). The density may be wrong there: learn it with "
-        "wider `starts`, or look at its `certificate`."
+        f"trained on; the furthest is {_shown(scope, furthest)}, with {beyond:.1g} of the law "
+        f"beyond it (in the bulk: at least {OUTSIDE:g}). The density may be wrong there: learn it "
+        f"with wider {'laws' if scope.names else '`starts`'}, or look at its `certificate`."
     )
+
+
+def _shown(scope: Scope, g: np.ndarray) -> str:
+    start, tail = np.split(g, [scope.starts.dim or 1])
+    names = (*scope.names, "start_time")[: len(tail)]
+    values = (f", {name}={value:g}" for name, value in zip(names, tail, strict=True))
+    return f"x0={start.tolist()}" + "".join(values)

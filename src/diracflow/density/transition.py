@@ -15,7 +15,9 @@ from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.arguments import checked_point
 from ..problem.broadcast import map_points
+from ..problem.given import Scope
 from ..problem.laws import AbstractLaw
+from ..problem.parameters import Bounds, Params
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 from ..source.transition import SourceDensity
@@ -23,7 +25,7 @@ from ..training.history import Record
 from ..training.settings import Settings
 from ..training.status import Status
 from ..training.trajectory import Trajectory
-from .guard import furthest, guard
+from .guard import OUTSIDE, guard
 
 
 # Compared by identity: JAX hashes static fields on every call, and histories are long.
@@ -53,19 +55,25 @@ class TransitionDensity(AbstractTransitionDensity):
 
     ansatz: AbstractAnsatz
     trajectory: Trajectory
-    starts: AbstractLaw
+    scope: Scope
     facts: Facts = eqx.field(static=True)
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
     def __init__(
-        self, ansatz: AbstractAnsatz, trajectory: Trajectory, starts: AbstractLaw, facts: Facts
+        self,
+        ansatz: AbstractAnsatz,
+        trajectory: Trajectory,
+        scope: Scope | AbstractLaw,
+        facts: Facts,
     ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
-        self.trajectory, self.starts, self.facts = trajectory, starts, facts
+        self.scope = scope if isinstance(scope, Scope) else Scope(scope)
+        self.trajectory, self.facts = trajectory, facts
         self.dim = self.noise_dim = ansatz.source.sde.dim
+        self.params = ansatz.source.sde.params
         # The square of the last clock may differ from the horizon asked for by rounding.
         finished = facts.status is Status.FINISHED
         self.horizon = facts.asked_horizon if finished else float(trajectory.clocks[-1]) ** 2
@@ -76,9 +84,22 @@ class TransitionDensity(AbstractTransitionDensity):
         return self.ansatz.source.sde
 
     @property
-    def start_time(self) -> float:
-        r"""The time $s$ of the start."""
+    def starts(self) -> AbstractLaw:
+        """The law of starts that the density was trained on."""
+        return self.scope.starts
+
+    @property
+    def start_time(self) -> float | None:
+        r"""The time $s$ of the start; `None` if the density was learned over a law of them."""
         return self.ansatz.source.start_time
+
+    @property
+    def start_time_bounds(self) -> tuple[float, float]:
+        return self.scope.time_bounds
+
+    @property
+    def param_bounds(self) -> Bounds:
+        return self.scope.bounds
 
     @property
     def status(self) -> Status:
@@ -90,12 +111,15 @@ class TransitionDensity(AbstractTransitionDensity):
         x: Float[ArrayLike, "*batch d"],
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
     ) -> Float[Array, "*batch"]:
         r"""By how much the density fails the Fokker--Planck equation at `x`.
 
         That is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
         """
-        return _residuals(self, *self._checked(t, x=x, x0=x0))
+        return _residuals(self, *self._checked(t, params, start_time=start_time, x=x, x0=x0))
 
     def certificate(
         self,
@@ -103,6 +127,9 @@ class TransitionDensity(AbstractTransitionDensity):
         t: Float[ArrayLike, "*batch"],
         x0: Float[ArrayLike, "*batch d"],
         samples: int = 128,
+        params: Params | None = None,
+        *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
     ) -> Certificate:
         """A bound on the total variation distance to the true transition density.
 
@@ -113,6 +140,8 @@ class TransitionDensity(AbstractTransitionDensity):
         - `key`: for the samples.
         - `t`, `x0`: times and starts, which broadcast against each other.
         - `samples`: how many at each of three nodes in every step of the training, for each start.
+        - `params`, `start_time`: parameters of the SDE and times of the start, where the density
+            was learned over these; they broadcast with the starts.
 
         **Returns:**
 
@@ -122,23 +151,38 @@ class TransitionDensity(AbstractTransitionDensity):
         if samples < 2:
             raise ValueError(f"`samples` must be at least 2; got {samples}.")
         with jax.enable_x64(True):
-            time, start = map(np.asarray, self._checked(t, x0=x0))
+            checked = self._checked(t, params, start_time=start_time, x0=x0)
+            time, start = map(np.asarray, checked)
         np.broadcast_shapes(time.shape, start.shape[:-1])
         return certificate(self.ansatz, self.trajectory, key, time, start, samples)
 
-    def coverage(self, x0: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+    def coverage(
+        self,
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Float[Array, "*batch"]:
         """Share of the start law lying further out than `x0`: 1 at the centre, 0 outside.
 
-        Starts that the law makes rare were rare in training, too; see `outside`.
+        Starts that the law makes rare were rare in training, too; see `outside`. Parameters and
+        start times count with the start; within a box all of them count alike.
         """
-        return self.starts.coverage(checked_point("x0", x0, self.dim))
+        start = checked_point("x0", x0, self.dim)
+        return self.scope.coverage(self._joined(start, params, start_time))
 
-    def outside(self, x0: Float[ArrayLike, "*batch d"]) -> Bool[Array, "*batch"]:
+    def outside(
+        self,
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Bool[Array, "*batch"]:
         """Whether starts lie outside what the density was trained for, also under `jit`.
 
-        Such are the starts beyond all but one in ten thousand of the start law.
+        Such are the starts beyond all but one in ten thousand of the start law, parameters and
+        start times included, and under `jit` those beyond a box.
         """
-        return self.starts.squared_distance(checked_point("x0", x0, self.dim)) > furthest(self.dim)
+        start = checked_point("x0", x0, self.dim)
+        return self.scope.outside(self._joined(start, params, start_time), OUTSIDE)
 
     def source_only(self) -> SourceDensity:
         """The source without the flow: what one has before learning anything."""
@@ -147,7 +191,7 @@ class TransitionDensity(AbstractTransitionDensity):
     def with_facts(self, **changes: Any) -> "TransitionDensity":
         """The same density, knowing more of itself."""
         facts = dataclasses.replace(self.facts, **changes)
-        return TransitionDensity(self.ansatz, self.trajectory, self.starts, facts)
+        return TransitionDensity(self.ansatz, self.trajectory, self.scope, facts)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the density to a file that `diracflow.load` reads."""
@@ -156,30 +200,40 @@ class TransitionDensity(AbstractTransitionDensity):
         save(self, path)
 
     def stages(
-        self, noise: Float[ArrayLike, "n d"], t: float, x0: Float[ArrayLike, " d"]
+        self,
+        noise: Float[ArrayLike, "n d"],
+        t: float,
+        x0: Float[ArrayLike, " d"],
+        params: Params | None = None,
+        *,
+        start_time: float | None = None,
     ) -> Float[Array, "layers+1 n d"]:
         """Points of the source and their images after each layer, down to the state itself."""
-        time, noise, x0 = self._checked(t, noise=noise, x0=x0)
+        time, noise, x0 = self._checked(t, params, start_time=start_time, noise=noise, x0=x0)
         return _stages(self, time, noise, x0)
 
     def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], AbstractAnsatz]:
         return t, self.ansatz.at(self.trajectory(t))
 
     def _log_prob(
-        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
+        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         t, ansatz = state
         return ansatz.log_prob(x, t, x0)
 
     def _from_noise(
-        self, state: Any, noise: Float[Array, " d"], x0: Float[Array, " d"]
+        self, state: Any, noise: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         t, ansatz = state
         return ansatz.from_noise(noise, t, x0)
 
-    def _guard(self, x0: Float[Array, "*batch d"], strict: bool) -> None:
-        if not isinstance(x0, jax.core.Tracer):
-            guard(self.starts, x0, strict, once_for=self.facts)
+    def _guard(
+        self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
+    ) -> None:
+        if not isinstance(start, jax.core.Tracer):
+            guard(self.scope, start, strict, once_for=self.facts)
+        elif not isinstance(x0, jax.core.Tracer):  # parameters are searched for, starts known
+            guard(Scope(self.starts), x0, strict, once_for=self.facts)
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:

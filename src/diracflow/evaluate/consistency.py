@@ -1,10 +1,11 @@
 r"""Does a density agree with itself? Chapman and Kolmogorov's equation.
 
 For a homogeneous process $\rho_t(x | x_0) = \int\rho_{t/2}(x | y)\,\rho_{t/2}(y | x_0)\,dy$. The
-right-hand side is a mean over draws $y$, judged at points $x$ of the density itself.
+right-hand side is a mean over draws $y$, judged at points $x$ of the density itself. Where the
+density depends on the time of the start, the second half starts $t/2$ later.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..density.transition import TransitionDensity
+from ..problem.parameters import Params
 from ..problem.transition import log_probs
-from ..uses.equation import require_homogeneous
+from ..uses.equation import began_at, member_of, require_homogeneous, scalars
 
 # Groups of draws: their spread is the noise of the mean.
 _GROUPS = 16
@@ -41,16 +43,24 @@ def chapman_kolmogorov(
     *,
     points: int = 256,
     draws: int = 4096,
+    params: Params | None = None,
+    start_time: float | None = None,
 ) -> Consistency:
     """Compare two steps of `t / 2` with one of `t`, from the start `x0`."""
-    require_homogeneous(density.sde, density.start_time, density.horizon, jnp.asarray(x0)[None])
+    given, began = scalars(density, params), began_at(density, start_time, "start_time")
+    whole: dict[str, Any] = {"params": given, "start_time": start_time}
+    half = {**whole, "start_time": began + t / 2}
+    if density.start_time is not None:
+        sde, half = member_of(density.sde, given), whole
+        require_homogeneous(sde, began, density.horizon, jnp.asarray(x0)[None])
     point_key, draw_key = jr.split(key)
     with jax.enable_x64(True):
-        x = density.sample(point_key, t, x0, points)
-        y = density.sample(draw_key, t / 2, x0, draws - draws % _GROUPS)
-        ratios = _ratios(density, t, x, y, jnp.asarray(x0))
+        x = density.sample(point_key, t, x0, points, **whole)
+        y = density.sample(draw_key, t / 2, x0, draws - draws % _GROUPS, **whole)
+        start = density._joined(jnp.asarray(x0), **whole)
+        ratios = _ratios(density, t, x, density._joined(y, **half), start)
         errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
-        coverage = float(jnp.min(density.coverage(y)))
+        coverage = float(jnp.min(density.coverage(y, **half)))
     squared = _mean_product(errors)
     without = [_mean_product(np.delete(errors, group, axis=1)) for group in range(_GROUPS)]
     jackknife = np.sqrt((_GROUPS - 1) * np.var(without))

@@ -12,7 +12,7 @@ resolve both, they are means over samples, with their standard errors. Half of t
 $\rho$ and half from $P$: samples of $\rho$ alone would not see mass that $P$ has elsewhere.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,6 +21,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.parameters import Params
 from ..problem.transition import AbstractTransitionDensity
 
 # A grid that misses more of the mass than this is not trusted.
@@ -47,6 +48,8 @@ def errors(
     key: PRNGKeyArray | None = None,
     samples: int = 4096,
     grid: int = 97,
+    params: Params | None = None,
+    start_time: Float[ArrayLike, " starts"] | None = None,
 ) -> Errors:
     """Distances between two transition densities, of shape `(times, starts)`.
 
@@ -57,32 +60,42 @@ def errors(
     - `key`: for the samples used above two dimensions, and to find where the mass lies below.
     - `samples`: draws for each pair, above two dimensions.
     - `grid`: points along each axis, in one and two dimensions.
+    - `params`, `start_time`: parameters of the SDE and times of the start, where both densities
+        depend on them; scalars or one value for each start.
     """
     times, starts = np.atleast_1d(np.asarray(t)), np.atleast_2d(np.asarray(x0))
+    given = _Given(starts, {"params": params, "start_time": start_time})
     key = jr.key(0) if key is None else key
     rows = []
     for index, time in enumerate(times):
         row_key = jr.fold_in(key, index)
         row = None
         if exact.dim <= 2:
-            row = _by_quadrature(density, exact, time, starts, row_key, grid)
+            row = _by_quadrature(density, exact, time, given, row_key, grid)
         if row is None:
-            row = _by_sampling(density, exact, time, starts, row_key, samples)
+            row = _by_sampling(density, exact, time, given, row_key, samples)
         rows.append(row)
     return Errors(*(np.stack([row[i] for row in rows]) for i in range(len(Errors._fields))))
+
+
+class _Given(NamedTuple):
+    """Starts, and what else a query takes."""
+
+    x0: np.ndarray
+    keywords: dict[str, Any]
 
 
 def _by_quadrature(
     density: AbstractTransitionDensity,
     exact: AbstractTransitionDensity,
     t: float,
-    x0: np.ndarray,
+    given: _Given,
     key: PRNGKeyArray,
     grid: int,
 ) -> Errors | None:
     """The distances by summation; `None` if the grid does not find unit mass in both densities."""
-    x, volume = _covering_grid(density, exact, t, x0, key, grid)
-    log_p, log_rho = (_log_probs(law, t, x, x0) for law in (density, exact))
+    x, volume = _covering_grid(density, exact, t, given, key, grid)
+    log_p, log_rho = (_log_probs(law, t, x, given) for law in (density, exact))
     p, rho = np.exp(log_p), np.exp(log_rho)
     masses = volume * np.stack([p.sum(axis=0), rho.sum(axis=0)])
     if np.any(np.abs(masses - 1) > _UNRESOLVED):
@@ -98,12 +111,15 @@ def _covering_grid(
     density: AbstractTransitionDensity,
     exact: AbstractTransitionDensity,
     t: float,
-    x0: np.ndarray,
+    given: _Given,
     key: PRNGKeyArray,
     grid: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points of shape `(grid**d, starts, d)` over the mass of both densities, and cell volumes."""
-    draws = [d.sample(jr.fold_in(key, i), t, x0, (1024,)) for i, d in enumerate((density, exact))]
+    draws = [
+        law.sample(jr.fold_in(key, i), t, given.x0, (1024,), **given.keywords)
+        for i, law in enumerate((density, exact))
+    ]
     cloud = np.concatenate([np.asarray(d, dtype=np.float64) for d in draws])
     low, high = cloud.min(axis=0), cloud.max(axis=0)
     # A thousand draws reach three standard deviations; two thirds of their range more on each
@@ -118,16 +134,16 @@ def _by_sampling(
     density: AbstractTransitionDensity,
     exact: AbstractTransitionDensity,
     t: float,
-    x0: np.ndarray,
+    given: _Given,
     key: PRNGKeyArray,
     samples: int,
 ) -> Errors:
     halves = [
-        law.sample(jr.fold_in(key, i), t, x0, (samples // 2,))
+        law.sample(jr.fold_in(key, i), t, given.x0, (samples // 2,), **given.keywords)
         for i, law in enumerate((exact, density))
     ]
     x = np.concatenate([np.asarray(half) for half in halves])
-    log_rho, log_p = (_log_probs(law, t, x, x0) for law in (exact, density))
+    log_rho, log_p = (_log_probs(law, t, x, given) for law in (exact, density))
     # With m = (rho + P) / 2 the density of the samples, an integral of g is the mean of g / m.
     top = np.maximum(log_rho, log_p)
     rho, p = np.exp(log_rho - top), np.exp(log_p - top)
@@ -152,10 +168,10 @@ def _by_sampling(
 
 
 def _log_probs(
-    density: AbstractTransitionDensity, t: float, x: np.ndarray, x0: np.ndarray
+    density: AbstractTransitionDensity, t: float, x: np.ndarray, given: _Given
 ) -> np.ndarray:
     """Log-densities of `x`, of shape `(points, starts, d)`."""
-    time, points, starts = density._checked(t, x=x, x0=x0)
+    time, points, starts = density._checked(t, **given.keywords, x=x, x0=given.x0)
     return np.asarray(_start_by_start(density, time, points, starts), dtype=np.float64)
 
 
@@ -166,7 +182,7 @@ def _start_by_start(
     # With the start fixed, what depends on it alone is computed once for all points.
     state = density._at_time(t)
 
-    def row(points: Float[Array, "points d"], x0: Float[Array, " d"]) -> Float[Array, " points"]:
+    def row(points: Float[Array, "points d"], x0: Float[Array, " d+k"]) -> Float[Array, " points"]:
         return jax.vmap(lambda x: density._log_prob(state, x, x0))(points)
 
     return jax.lax.map(lambda args: row(*args), (jnp.moveaxis(x, 1, 0), x0)).T

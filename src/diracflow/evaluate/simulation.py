@@ -15,7 +15,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..density.transition import TransitionDensity
+from ..problem.parameters import Params
 from ..problem.sde import SDE
+from ..uses.equation import began_at, member_of, scalars
 
 _EXCHANGES = 200
 
@@ -45,12 +47,16 @@ def agreement_with_paths(
     *,
     paths: int = 2000,
     steps: int = 1000,
+    params: Params | None = None,
+    start_time: float | None = None,
 ) -> Agreement:
     """Compare draws of the density with as many paths of `steps` Euler--Maruyama steps."""
     path_key, draw_key = jr.split(key)
+    began = began_at(density, start_time, "start_time")
     with jax.enable_x64(True):
-        ends = euler_maruyama(density.sde, path_key, x0, t, density.start_time, paths, steps)
-        draws = density.sample(draw_key, t, x0, paths)
+        sde = member_of(density.sde, scalars(density, params))
+        ends = euler_maruyama(sde, path_key, x0, t, began, paths, steps)
+        draws = density.sample(draw_key, t, x0, paths, params, start_time=start_time)
         a, b = np.asarray(ends), np.asarray(draws)
     if not np.all(np.isfinite(a)):
         raise ValueError(

@@ -57,12 +57,13 @@ def study(
     times: Float[np.ndarray, " times"] | None = None,
     samples: int = 512,
 ) -> Study:
-    """Judge a learned density over its whole horizon.
+    """Judge a learned density over its whole horizon, and over all that it was learned for.
 
     **Arguments:**
 
     - `density`, `exact`: the density and the truth.
     - `key`: for the starts, drawn from the law the density was trained on, and for the samples.
+        Each start has its own parameters and start time, where the density was learned over these.
     - `starts`: how many.
     - `times`: by default sixteen, spread evenly in the logarithm over three decades.
     - `samples`: draws for each pair above two dimensions.
@@ -72,9 +73,10 @@ def study(
     start_key, sample_key = jr.split(key)
     # Errors below 1e-6 are beyond float32.
     with jax.enable_x64(True):
-        x0 = np.asarray(density.starts.sample(start_key, (starts,)))
+        g = density.scope.law.sample(start_key, (starts,))
+        x0, given = np.asarray(g[:, : density.dim]), density._keywords(g[:, density.dim :])
         learned, source = (
-            errors(candidate, exact, times, x0, key=sample_key, samples=samples)
+            errors(candidate, exact, times, x0, key=sample_key, samples=samples, **given)
             for candidate in (density, density.source_only())
         )
     return Study(np.asarray(times), x0, learned, source)

@@ -5,6 +5,9 @@ $$P(x | \theta, \tau, x_0) = p_Z(n_\theta(x | x_0) | \tau, x_0)\,|\det\nabla n_\
 Positivity and unit mass hold for every $\theta$; with $n_\theta$ the identity at $\tau = 0$ so does
 the Dirac start.
 
+Here $x_0$ stands for all that is given when the process begins: the start, and behind it parameters
+of the SDE and the time of the start where these vary.
+
 An ansatz works in coordinates of its own. The paper's flow acts on the state; the other acts on the
 state seen in the source's frame, where the target is a standard normal law at all times.
 """
@@ -46,48 +49,48 @@ class AbstractAnsatz(eqx.Module):
 
     @abc.abstractmethod
     def log_prob(
-        self, x: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
+        self, x: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         """Log-density at the state `x`."""
 
     @abc.abstractmethod
     def from_noise(
-        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
+        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         """The state to which standard normal `noise` is carried."""
 
     @abc.abstractmethod
     def stages(
-        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d"]
+        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, "layers+1 d"]:
         """The way of `noise` to its state, from the source and after each layer."""
 
     @abc.abstractmethod
     def place(
-        self, noise: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+        self, noise: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         """The point to which `noise` is carried, in the ansatz's own coordinates."""
 
     @abc.abstractmethod
     def coordinates(
-        self, x: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+        self, x: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         """The state `x` in the ansatz's own coordinates."""
 
     @abc.abstractmethod
     def log_density(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         """Log-density at a point in own coordinates, up to what does not depend on parameters."""
 
     def parameter_score(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " m"]:
         """Derivative of `log_density` in the parameters."""
         return jax.grad(lambda theta: self.at(theta).log_density(y, clock, x0))(self.theta)
 
     def forcing(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         r"""The part of the Fokker--Planck rate left to the parameters, per unit of clock.
 
@@ -99,7 +102,7 @@ class AbstractAnsatz(eqx.Module):
 
     @abc.abstractmethod
     def log_ratio_and_forcing(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d"]
+        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Log of the density's ratio to the source's, and `forcing`."""
 
@@ -131,12 +134,12 @@ class RawAnsatz(AbstractAnsatz):
         return self.log_prob(y, clock**2, x0)
 
     def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
-        source, tau = self.source, clock**2
+        given, tau = self.source.given(x0), clock**2
         rate = log_density_rate(
-            source.sde, lambda x: self.log_prob(x, tau, x0), source.start_time + tau, y
+            given.sde, lambda x: self.log_prob(x, tau, x0), given.start_time + tau, y
         )
         value, moved = jax.value_and_grad(self.log_prob, argnums=1)(y, tau, x0)
-        return value - source.log_prob(y, tau, x0), 2 * clock * (rate - moved)
+        return value - self.source.log_prob(y, tau, x0), 2 * clock * (rate - moved)
 
 
 class StandardisedAnsatz(AbstractAnsatz):
@@ -148,8 +151,8 @@ class StandardisedAnsatz(AbstractAnsatz):
 
     source: AbstractGaussianSource
     flow: CouplingFlow
-    centre: Float[np.ndarray, " d"]
-    whitening: Float[np.ndarray, "d d"]
+    centre: Float[np.ndarray, " d+k"]
+    whitening: Float[np.ndarray, "d+k d+k"]
     standardised: ClassVar[bool] = True
 
     def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
@@ -191,9 +194,9 @@ class StandardisedAnsatz(AbstractAnsatz):
         return self._equation(y, clock, x0).linearised(log_density)
 
     def _equation(self, y: Array, clock: Array, x0: Array) -> RatioEquation:
-        source = self.source
+        source, given = self.source, self.source.given(x0)
         frame, rate = jax.jvp(lambda c: source.frame(c**2, x0), (clock,), (jnp.ones_like(clock),))
-        return ratio_equation(source.sde, source.start_time + clock**2, clock, frame, rate, y)
+        return ratio_equation(given.sde, given.start_time + clock**2, clock, frame, rate, y)
 
-    def _context(self, x0: Float[Array, " d"]) -> Float[Array, " d"]:
+    def _context(self, x0: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
         return jnp.asarray(self.whitening, x0.dtype) @ (x0 - jnp.asarray(self.centre, x0.dtype))

@@ -1,6 +1,7 @@
 r"""Points at which the Fokker--Planck residual is asked to vanish.
 
-A draw is a start point $x_0\sim\mu$ and standard normal noise $\xi$; the current flow carries the
+A draw is a start point $x_0\sim\mu$, with the parameters of the SDE and the time of the start
+behind it where these vary, and standard normal noise $\xi$; the current flow carries the
 noise to a point $x$ of the current density, so the residual is tested where the mass is. The pairs
 $(x_0, \xi)$ are kept while $\theta$ moves within a step and drawn again for the next.
 """
@@ -25,7 +26,7 @@ UnitCube = Callable[[PRNGKeyArray, int, int], np.ndarray]
 class Draws(eqx.Module):
     """Start points and latent noise, one row each, and what each counts in a mean."""
 
-    x0: Float[Array, "n d"]
+    x0: Float[Array, "n d+k"]
     noise: Float[Array, "n d"]
     weight: Float[Array, " n"]
 
@@ -33,7 +34,7 @@ class Draws(eqx.Module):
 class Points(eqx.Module):
     """Start points, and points of the density in the coordinates of the ansatz."""
 
-    x0: Float[Array, "n d"]
+    x0: Float[Array, "n d+k"]
     y: Float[Array, "n d"]
     weight: Float[Array, " n"]
 
@@ -56,17 +57,18 @@ def draw(
     samples: int,
     effective_share: float,
 ) -> Draws:
-    """`samples` joint draws of start and noise from points of the unit cube in `2 * dim`.
+    """`samples` joint draws of `starts` and of noise in `dim`, from points of one unit cube.
 
     A draw far out has more say in a least-squares fit than its neighbours can check. So draws reach
     further out than their laws do, by a factor on the scale of the normal law, and weights make up
     for it: as far as these leave `effective_share` of the draws effective.
     """
-    factor = widening(effective_share, 2 * dim)
-    normal = factor * ndtri(cube(key, samples, 2 * dim))
+    given = starts.dim or dim
+    factor = widening(effective_share, given + dim)
+    normal = factor * ndtri(cube(key, samples, given + dim))
     weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
-    x0 = starts.transport(_inside(ndtr(normal[:, :dim])))
-    return Draws(x0, jnp.asarray(normal[:, dim:]), jnp.asarray(weight / weight.mean()))
+    x0 = starts.transport(_inside(ndtr(normal[:, :given])))
+    return Draws(x0, jnp.asarray(normal[:, given:]), jnp.asarray(weight / weight.mean()))
 
 
 def widening(effective_share: float, dim: int) -> float:

@@ -1,5 +1,7 @@
 """Whether an SDE can be learned from a given law of starts."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from .given import given
 from .laws import AbstractLaw
 from .sde import SDE
 
@@ -14,34 +17,57 @@ from .sde import SDE
 _TRIALS = 256
 
 
-def check_coefficients(sde: SDE, starts: AbstractLaw, start_time: float, horizon: float) -> None:
-    """Raise if a coefficient is not finite, or the covariance not positive definite, at a start."""
+def check_coefficients(
+    sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
+) -> None:
+    """Raise if a coefficient is not finite, or the covariance not positive definite, at a start.
+
+    Draws of `starts` have parameters and the time of the start behind them, where these vary.
+    """
     x0 = starts.sample(jr.key(0), (_TRIALS,))
-    for t in (start_time, start_time + horizon):
-        drift, sigma = _coefficients(sde, jnp.asarray(t), x0)
-        _require_finite("drift", drift, t, x0)
-        _require_finite("diffusion", sigma, t, x0)
-        _require_definite(sigma, t, x0)
+    for tau in (0.0, horizon):
+        drift, sigma, t = _coefficients(sde, start_time, jnp.asarray(tau), x0)
+        where = _Where(sde, t, x0)
+        _require_finite("drift", drift, where)
+        _require_finite("diffusion", sigma, where)
+        _require_definite(sigma, where)
+
+
+class _Where(NamedTuple):
+    """At what coefficients were tried out."""
+
+    sde: SDE
+    t: Float[Array, " n"]
+    x0: Float[Array, "n d+k"]
+
+    def shown(self, index: int) -> str:
+        x, tail = np.split(np.asarray(self.x0[index]), [self.sde.dim])
+        named = zip(self.sde.params, tail, strict=False)
+        params = "".join(f", {name}={value:.4g}" for name, value in named)
+        return f"t={float(self.t[index]):g}, x={_shown(x)}{params}, a draw of the start law"
 
 
 @eqx.filter_jit
 def _coefficients(
-    sde: SDE, t: Float[Array, ""], x0: Float[Array, "n d"]
-) -> tuple[Float[Array, "n d"], Float[Array, "n d m"]]:
-    return jax.vmap(lambda x: (sde.drift(t, x), sde.diffusion(t, x)))(x0)
+    sde: SDE, start_time: float | None, tau: Float[Array, ""], x0: Float[Array, "n d+k"]
+) -> tuple[Float[Array, "n d"], Float[Array, "n d m"], Float[Array, " n"]]:
+    def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array]:
+        member, x, s = given(sde, start_time, g)
+        return member.drift(s + tau, x), member.diffusion(s + tau, x), s + tau
+
+    return jax.vmap(one)(x0)
 
 
-def _require_finite(name: str, values: Array, t: float, x0: Array) -> None:
+def _require_finite(name: str, values: Array, where: _Where) -> None:
     good = np.all(np.isfinite(values), axis=tuple(range(1, values.ndim)))
     if not good.all():
         worst = int(np.argmin(good))
         raise ValueError(
-            f"`{name}` is not finite at t={t:g}, x={_shown(x0[worst])}, a draw of the start law; "
-            f"it is {_shown(values[worst])}."
+            f"`{name}` is not finite at {where.shown(worst)}; it is {_shown(values[worst])}."
         )
 
 
-def _require_definite(sigma: Array, t: float, x0: Array) -> None:
+def _require_definite(sigma: Array, where: _Where) -> None:
     values = np.linalg.svd(np.asarray(sigma, dtype=np.float64), compute_uv=False)
     dim = sigma.shape[1]
     smallest = values[:, dim - 1] if values.shape[1] == dim else np.zeros(len(values))
@@ -51,10 +77,10 @@ def _require_definite(sigma: Array, t: float, x0: Array) -> None:
         worst = int(np.argmax(bad))
         raise ValueError(
             "The covariance `diffusion @ diffusion.T` must be positive definite; at "
-            f"t={t:g}, x={_shown(x0[worst])}, a draw of the start law, the diffusion is "
+            f"{where.shown(worst)}, the diffusion is "
             f"{_shown(sigma[worst])} of rank below {dim}. Noise must reach every component."
         )
 
 
-def _shown(values: Array) -> str:
+def _shown(values: Array | np.ndarray) -> str:
     return np.array2string(np.asarray(values), precision=4, separator=", ").replace("\n", "")

@@ -1,7 +1,7 @@
-r"""Exact transition densities that depend on parameters of their SDE.
+r"""Exact transition densities that depend on parameters of their SDE, or on the time of the start.
 
-Both are functions of one component. The parameters follow the start in one vector, as for every
-density with parameters; `jnp` functions of them all, so gradients in parameters are exact.
+All are functions of one component. Parameters, or the time, follow the start in one vector, as for
+every density that has them; `jnp` functions of them all, so gradients are exact.
 """
 
 import equinox as eqx
@@ -53,6 +53,63 @@ class ExactOrnsteinUhlenbeck(AbstractTransitionDensity):
     ) -> Float[Array, " 1"]:
         mean, deviation = _linear_law(state, x0)
         return mean + deviation * noise
+
+
+class ExactSeasonal(AbstractTransitionDensity):
+    r"""Transition of $dX = \kappa(m + a\sin(2\pi t) - X)\,dt + \sigma\,dW$ from any time on.
+
+    Queries take the time of the start as `start_time`. The response to the season has the amplitude
+    $\kappa/\sqrt{\kappa^2 + 4\pi^2}$ of it and lags behind.
+
+    >>> import diracflow as df
+    >>> density = df.models.seasonal().exact
+    >>> density.log_prob([0.0], 0.5, [0.0], start_time=[0.0, 0.25]).shape
+    (2,)
+    """
+
+    rate: float = eqx.field(static=True)
+    level: float = eqx.field(static=True)
+    amplitude: float = eqx.field(static=True)
+    noise: float = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, rate: float, level: float, amplitude: float, noise: float):
+        self.rate, self.level, self.amplitude, self.noise = rate, level, amplitude, noise
+        self.dim = self.noise_dim = 1
+        self.horizon = np.inf
+
+    @property
+    def start_time(self) -> None:
+        return None
+
+    def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
+        return t
+
+    def _log_prob(
+        self, state: Float[Array, ""], x: Float[Array, " 1"], x0: Float[Array, " 2"]
+    ) -> Float[Array, ""]:
+        mean, deviation = self._law(state, x0)
+        return norm.logpdf(x[0], mean, deviation)
+
+    def _from_noise(
+        self, state: Float[Array, ""], noise: Float[Array, " 1"], x0: Float[Array, " 2"]
+    ) -> Float[Array, " 1"]:
+        mean, deviation = self._law(state, x0)
+        return mean + deviation * noise
+
+    def _law(self, t: Array, start: Float[Array, " 2"]) -> tuple[Array, Array]:
+        x0, s = start
+        above = x0 - self._response(s)
+        mean = self._response(s + t) + above * jnp.exp(-self.rate * t)
+        return mean, self.noise * jnp.sqrt(t * mean_decay(2 * self.rate * t))
+
+    def _response(self, t: Float[Array, ""]) -> Float[Array, ""]:
+        """The periodic solution without noise, which all paths approach."""
+        turn = 2 * np.pi
+        wave = self.rate * jnp.sin(turn * t) - turn * jnp.cos(turn * t)
+        return self.level + self.amplitude * self.rate / (self.rate**2 + turn**2) * wave
 
 
 def _linear_law(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array]:

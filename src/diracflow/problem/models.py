@@ -1,7 +1,7 @@
 r"""Ready-made SDEs, each with its start law, its horizon and, where known, its exact density."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,7 +10,8 @@ from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike
 
 from .exact import ExactBenes, ExactLinear, ExactSheared
-from .laws import AbstractLaw, Normal
+from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
+from .laws import AbstractLaw, Normal, Uniform
 from .sde import SDE, Origin
 from .transition import AbstractTransitionDensity
 
@@ -23,6 +24,8 @@ class Model(eqx.Module):
     starts: AbstractLaw
     horizon: float = eqx.field(static=True)
     exact: AbstractTransitionDensity | None
+    params: Mapping[str, AbstractLaw] = eqx.field(default_factory=dict)  # laws of the parameters
+    start_time: float | AbstractLaw = 0.0  # or the law of it
 
 
 def brownian(dim: int = 2) -> Model:
@@ -60,6 +63,39 @@ def ornstein_uhlenbeck(
     return Model(
         "ornstein_uhlenbeck", sde, Normal(m, 1.0).expand(dim), 1.0, ExactLinear(a, m, sigma)
     )
+
+
+def ornstein_uhlenbeck_family() -> Model:
+    r"""$dX = \kappa(m - X)\,dt + \sigma\,dW$ over a box of $\kappa, m, \sigma$.
+
+    The parameters are `rate` in [0.5, 2], `level` in [-0.5, 0.5] and `noise` in [0.3, 1].
+    """
+    sde = SDE(
+        *(_family_drift, _family_diffusion, 1),
+        params=("rate", "level", "noise"),
+        origin=_origin("ornstein_uhlenbeck_family"),
+    )
+    box = {"rate": Uniform(0.5, 2.0), "level": Uniform(-0.5, 0.5), "noise": Uniform(0.3, 1.0)}
+    starts = Normal(0.0, 1.0).expand(1)
+    return Model("ornstein_uhlenbeck_family", sde, starts, 1.0, ExactOrnsteinUhlenbeck(), box)
+
+
+def seasonal(
+    rate: float = 2.0, level: float = 0.0, amplitude: float = 1.0, noise: float = 0.5
+) -> Model:
+    r"""$dX = \kappa(m + a\sin(2\pi t) - X)\,dt + \sigma\,dW$, started at any time of a year."""
+    constants = rate, level, amplitude, noise
+    if not (np.all(np.isfinite(constants)) and rate > 0 and noise > 0):
+        raise ValueError(f"`rate` and `noise` must be positive, all finite; got {constants}.")
+    sde = SDE(
+        Partial(_seasonal_drift, rate, level, amplitude),
+        Partial(_constant, np.array([[noise]])),
+        1,
+        origin=_origin("seasonal", rate=rate, level=level, amplitude=amplitude, noise=noise),
+    )
+    exact = ExactSeasonal(*map(float, constants))
+    starts = Normal(level, 1.0).expand(1)
+    return Model("seasonal", sde, starts, 1.0, exact, start_time=Uniform(0.0, 1.0).expand(1))
 
 
 def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
@@ -107,6 +143,8 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
 MODELS: dict[str, Callable[..., Model]] = {
     "brownian": brownian,
     "ornstein_uhlenbeck": ornstein_uhlenbeck,
+    "ornstein_uhlenbeck_family": ornstein_uhlenbeck_family,
+    "seasonal": seasonal,
     "benes": benes,
     "sheared": sheared,
 }
@@ -131,6 +169,18 @@ def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: 
 
 def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
     return -rate @ (x - level)
+
+
+def _family_drift(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    return p["rate"] * (p["level"] - x)
+
+
+def _family_diffusion(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    return p["noise"] * jnp.ones((1, 1))
+
+
+def _seasonal_drift(rate: Array, level: Array, amplitude: Array, t: Array, x: Array) -> Array:
+    return rate * (level + amplitude * jnp.sin(2 * jnp.pi * t) - x)
 
 
 def _benes_drift(rotation: Array, t: Array, x: Array) -> Array:

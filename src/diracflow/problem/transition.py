@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from .arguments import checked_point, checked_shape, checked_time
 from .broadcast import map_points
-from .parameters import Bounds, Params, joined
+from .parameters import Bounds, Params, checked_params, checked_start_time, joined
 
 
 class AbstractTransitionDensity(eqx.Module):
@@ -25,8 +25,9 @@ class AbstractTransitionDensity(eqx.Module):
     `x` and `x0` have the state along their last axis; they and `t` broadcast over leading axes.
     All queries work under `jit`, `vmap` and `grad`, in `x`, `t` and `x0`. Where the density depends
     on parameters of the SDE, named in `params`, queries take their values in a mapping of the same
-    name; these broadcast and differentiate as well. A learned density warns of starts outside the
-    law it was trained on, or raises if `strict`.
+    name; where it depends on the time of the start, `start_time` is `None` and queries take it
+    under that name. Both broadcast and differentiate as well. A learned density warns of starts
+    outside the law it was trained on, or raises if `strict`.
     """
 
     dim: eqx.AbstractVar[int]
@@ -61,10 +62,11 @@ class AbstractTransitionDensity(eqx.Module):
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
-        return log_probs(self, *self._checked(t, params, strict, x=x, x0=x0))
+        return log_probs(self, *self._checked(t, params, strict, start_time, x=x, x0=x0))
 
     def prob(
         self,
@@ -73,10 +75,11 @@ class AbstractTransitionDensity(eqx.Module):
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch"]:
         """Density at `x`, a time `t` after the start at `x0`."""
-        return jnp.exp(self.log_prob(x, t, x0, params, strict=strict))
+        return jnp.exp(self.log_prob(x, t, x0, params, start_time=start_time, strict=strict))
 
     def score(
         self,
@@ -85,10 +88,11 @@ class AbstractTransitionDensity(eqx.Module):
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
-        return _scores(self, *self._checked(t, params, strict, x=x, x0=x0))
+        return _scores(self, *self._checked(t, params, strict, start_time, x=x, x0=x0))
 
     def start_score(
         self,
@@ -97,10 +101,11 @@ class AbstractTransitionDensity(eqx.Module):
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in the start `x0`."""
-        return _start_scores(self, *self._checked(t, params, strict, x=x, x0=x0))
+        return _start_scores(self, *self._checked(t, params, strict, start_time, x=x, x0=x0))
 
     def sample(
         self,
@@ -110,10 +115,11 @@ class AbstractTransitionDensity(eqx.Module):
         shape: int | tuple[int, ...] = (),
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*shape_and_batch d"]:
         """Independent draws, of shape `shape + batch + (dim,)`."""
-        t, x0 = self._checked(t, params, strict, x0=x0)
+        t, x0 = self._checked(t, params, strict, start_time, x0=x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
         noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
         return images(self, t, noise, x0)
@@ -124,15 +130,31 @@ class AbstractTransitionDensity(eqx.Module):
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> "Frozen":
         """The law at one time from one start, with the methods of a frozen SciPy distribution."""
-        t, start = self._checked(t, params, strict, x0=x0)
-        return Frozen(self, t, start[..., : self.dim], self._named(start))
+        t, start = self._checked(t, params, strict, start_time, x0=x0)
+        return Frozen(self, t, start[..., : self.dim], **self._keywords(start[..., self.dim :]))
 
-    def outside(self, x0: Float[ArrayLike, "*batch d"]) -> Bool[Array, "*batch"]:
+    def outside(
+        self,
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Bool[Array, "*batch"]:
         """Whether starts lie outside what the density was made for; never so for exact ones."""
-        return jnp.zeros(np.shape(x0)[:-1], bool)
+        return jnp.zeros(self._joined(jnp.asarray(x0), params, start_time).shape[:-1], bool)
+
+    @property
+    def start_time(self) -> float | None:
+        """The time of the start; `None` if queries say which."""
+        return 0.0
+
+    @property
+    def start_time_bounds(self) -> tuple[float, float]:
+        """Between which start times the density is known, where queries say which."""
+        return -np.inf, np.inf
 
     @property
     def param_bounds(self) -> Bounds:
@@ -144,21 +166,38 @@ class AbstractTransitionDensity(eqx.Module):
         t: ArrayLike,
         params: Params | None = None,
         strict: bool = False,
+        start_time: ArrayLike | None = None,
         **points: ArrayLike,
     ) -> tuple[Array, ...]:
         t = checked_time(t, self.horizon, self._why_horizon())
         checked = {name: checked_point(name, p, self.dim) for name, p in points.items()}
         if "x0" in checked:
-            self._guard(checked["x0"], strict)
-            checked["x0"] = joined(checked["x0"], params, self.params, self.param_bounds)
+            start = self._joined(checked["x0"], params, start_time)
+            self._guard(checked["x0"], start, strict)
+            checked["x0"] = start
         return (t, *checked.values())
 
-    def _guard(self, x0: Float[Array, "*batch d"], strict: bool) -> None:
+    def _joined(
+        self,
+        x0: Float[Array, "*batch d"],
+        params: Params | None,
+        start_time: ArrayLike | None,
+    ) -> Float[Array, "*batch d+k"]:
+        """All that is given at the start: parameters and the time of the start follow `x0`."""
+        values = checked_params(params, self.params, self.param_bounds)
+        times = checked_start_time(start_time, self.start_time, self.start_time_bounds)
+        return joined(x0, [*values, *times])
+
+    def _guard(
+        self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
+    ) -> None:
         """Warn of starts for which the density was not made, or raise; exact ones know all."""
 
-    def _named(self, start: Float[Array, "*batch d+k"]) -> dict[str, Array]:
-        """The parameters behind a start, by name."""
-        return {name: start[..., self.dim + i] for i, name in enumerate(self.params)}
+    def _keywords(self, tail: Float[Array | np.ndarray, "*batch k"]) -> dict[str, Any]:
+        """What follows a start, as the keywords of a query."""
+        params = {name: tail[..., i] for i, name in enumerate(self.params)}
+        time = tail[..., len(params)] if self.start_time is None else None
+        return {"params": params, "start_time": time}
 
     def _why_horizon(self) -> str:
         """Said after an error about a time beyond the horizon."""
@@ -172,14 +211,15 @@ class Frozen(eqx.Module):
     t: Float[Array, "*batch"]
     x0: Float[Array, "*batch d"]
     params: Params
+    start_time: Float[Array, "*batch"] | None
 
     def logpdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density at `x`."""
-        return self.density.log_prob(x, self.t, self.x0, self.params)
+        return self.density.log_prob(x, self.t, self.x0, self.params, start_time=self.start_time)
 
     def pdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Density at `x`."""
-        return self.density.prob(x, self.t, self.x0, self.params)
+        return self.density.prob(x, self.t, self.x0, self.params, start_time=self.start_time)
 
     def rvs(
         self,
@@ -189,7 +229,9 @@ class Frozen(eqx.Module):
         """Draws as a NumPy array; `random_state` as in SciPy."""
         seed = np.random.default_rng(random_state).integers(2**32, dtype=np.uint32)
         shape = () if size is None else size
-        draws = self.density.sample(jr.key(seed), self.t, self.x0, shape, self.params)
+        draws = self.density.sample(
+            jr.key(seed), self.t, self.x0, shape, self.params, start_time=self.start_time
+        )
         return np.asarray(draws)
 
 

@@ -10,6 +10,9 @@ step.
 The mean follows $m' = E[b]$ under a normal law around $m$ as wide as the source, by a fixed number
 of exponential steps, equal in $\sqrt\tau$: exact for linear equations, stable for stiff ones.
 Elsewhere their errors do no harm, for the flow's equation holds in any smooth frame.
+
+Of an SDE with parameters there is one ensemble, that of all of them; each has its own mean and its
+own size of the noise.
 """
 
 import equinox as eqx
@@ -17,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..problem.given import Given
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
 from .ensemble import Ensemble, nodes
@@ -32,37 +36,48 @@ class ClosureSource(AbstractGaussianSource):
 
     sde: SDE
     ensemble: Ensemble
-    start_time: float = eqx.field(static=True)
+    start_time: float | None = eqx.field(static=True)
 
-    def frame(self, tau: Float[Array, ""], x0: Float[Array, " d"]) -> Frame:
+    def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         r"""The mean, and the factor $\sqrt\tau M(\tau)$ times that of the noise.
 
         The noise is that at the start as long as paths remember it.
         """
-        clock, start = jnp.sqrt(tau), jnp.asarray(self.start_time, x0.dtype)
-        memory = self.ensemble.memory(clock)
-        common = jnp.asarray(self.ensemble.covariance, x0.dtype)
-        noise = memory * self.sde.covariance(start, x0) + (1 - memory) * common
+        clock, given = jnp.sqrt(tau), self.given(x0)
+        memory, common = self.ensemble.memory(clock), self._common(given)
+        own = given.sde.covariance(given.start_time, given.start)
+        noise = memory * own + (1 - memory) * common
         factor = clock * self.ensemble.widening(clock) @ jnp.linalg.cholesky(noise)
-        return Frame(self._mean(clock, x0), factor)
+        return Frame(self._mean(clock, given, common), factor)
 
-    def _mean(self, clock: Float[Array, ""], x0: Float[Array, " d"]) -> Float[Array, " d"]:
-        root = jnp.linalg.cholesky(jnp.asarray(self.ensemble.covariance, x0.dtype))
+    def _common(self, given: Given) -> Float[Array, "d d"]:
+        """The noise that paths from all starts share when they have forgotten theirs."""
+        if len(self.ensemble.nodes) == 0:
+            return jnp.asarray(self.ensemble.covariance, given.start.dtype)
+        points = jnp.asarray(self.ensemble.nodes, given.start.dtype)
+        at = jax.vmap(lambda x: given.sde.covariance(given.start_time, x))
+        return jnp.mean(at(points), axis=0)
+
+    def _mean(
+        self, clock: Float[Array, ""], given: Given, common: Float[Array, "d d"]
+    ) -> Float[Array, " d"]:
+        root, x0 = jnp.linalg.cholesky(common), given.start
 
         def step(mean: Array, index: Array) -> tuple[Array, None]:
             before, after = clock * index / _STEPS, clock * (index + 1) / _STEPS
             middle = jnp.sqrt((before**2 + after**2) / 2)
             spread = before * self.ensemble.widening(before) @ root
             slopes, length = self.ensemble.slopes(middle), after**2 - before**2
-            return self._exponential_step(mean, middle**2, length, slopes, spread), None
+            time = given.start_time + middle**2
+            return self._exponential_step(given.sde, mean, time, length, slopes, spread), None
 
         return jax.lax.scan(step, x0, jnp.arange(_STEPS, dtype=x0.dtype))[0]
 
     def _exponential_step(
-        self, mean: Array, tau: Array, length: Array, slopes: Array, spread: Array
+        self, sde: SDE, mean: Array, time: Array, length: Array, slopes: Array, spread: Array
     ) -> Float[Array, " d"]:
         def drift(x: Array) -> Array:
-            return self.sde.drift(self.start_time + tau, x)
+            return sde.drift(time, x)
 
         points = nodes(mean, spread)
         along = jnp.mean(jax.vmap(drift)(points), axis=0)

@@ -3,6 +3,8 @@ r"""How the whole ensemble of paths moves and spreads, to first approximation.
 A Gaussian started from the moments of the start law follows moment closure,
 $m_e' = E[b]$, $C_e' = AC_e + C_eA^\top + E[\Sigma]$ with $A = E[\nabla b]$ under $N(m_e, C_e)$.
 What sources need of it is computed once and kept as splines in the clock $c = \sqrt\tau$.
+
+Where parameters of the SDE or the time of the start vary, expectations are over them, too.
 """
 
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 from scipy.linalg import expm
 
+from ..problem.given import given
 from ..problem.sde import SDE
 
 # Knots of the splines: with rates of 20 over a horizon of 10 the source of a linear SDE then leaves
@@ -51,35 +54,52 @@ class Ensemble(eqx.Module):
     - `memory`: what is left of a small volume after a time, squared and for each dimension; at
       most 1;
     - `covariance`: $\Sigma_0 = E[\Sigma]$ under the start law;
+    - `nodes`: points that stand for the start law where parameters or start times vary; else none;
     - `bending`: the size of the drift's slopes, integrated over time: what a drift does to the
-      shape of an ensemble.
+      shape of an ensemble;
+    - `turning`: how far slopes at different states differ, integrated over time: none where the
+      drift is linear.
     """
 
     slopes: Spline
     widening: Spline
     memory: Spline
     covariance: Float[np.ndarray, "d d"]
+    nodes: Float[np.ndarray, "n d"]
     bending: float = eqx.field(static=True)
+    turning: float = eqx.field(static=True)
 
 
 def ensemble(
     sde: SDE,
     mean: Float[np.ndarray, " d"],
     covariance: Float[np.ndarray, "d d"],
-    start_time: float,
+    start_time: float | None,
     horizon: float,
+    tails: Float[np.ndarray, "n k"] | None = None,
 ) -> Ensemble:
-    """Moment closure from the mean and covariance of the start law up to the horizon."""
+    """Moment closure from the mean and covariance of the start law up to the horizon.
+
+    `tails` are draws of what is given beside the start, parameters and start times.
+    """
+    tails = np.zeros((1, 0)) if tails is None or tails.size == 0 else tails
     with jax.enable_x64(True):
-        return _integrated(_averages(sde), np.asarray(mean), covariance, start_time, horizon)
+        averages = _averages(sde, start_time, tails)
+        start = np.asarray(nodes(jnp.asarray(mean), jnp.asarray(np.linalg.cholesky(covariance))))
+        kept = start if tails.size else start[:0]
+        return _integrated(averages, np.asarray(mean), covariance, kept, horizon)
 
 
 def _integrated(
-    averages: Callable, mean: np.ndarray, covariance: np.ndarray, start_time: float, horizon: float
+    averages: Callable,
+    mean: np.ndarray,
+    covariance: np.ndarray,
+    start_nodes: np.ndarray,
+    horizon: float,
 ) -> Ensemble:
     dim = len(mean)
     knots = np.linspace(0, np.sqrt(horizon), _KNOTS + 1)
-    known = averages(start_time, mean, np.linalg.cholesky(covariance))
+    known = averages(0.0, mean, np.linalg.cholesky(covariance))
     if not _finite(known):
         raise ValueError(
             "Drift or diffusion is not finite at one standard deviation around the mean of the "
@@ -87,15 +107,16 @@ def _integrated(
         )
     noise0 = np.asarray(known[2])
     unit = np.linalg.inv(np.linalg.cholesky(noise0))
-    spread, memory, bending = np.zeros((dim, dim)), 0.0, 0.0
+    spread, memory, bending, turning = np.zeros((dim, dim)), 0.0, 0.0, 0.0
     slopes, widening, memories = [], [np.eye(dim)], [memory]
     for start, end in zip(knots[:-1] ** 2, knots[1:] ** 2, strict=True):
         factor = np.linalg.cholesky(covariance)
-        new = averages(start_time + (start + end) / 2, mean, factor)
+        new = averages((start + end) / 2, mean, factor)
         # Where coefficients are not finite training will say so; a frame is there until then.
         known = new if _finite(new) else known
         drift, slope, noise, doubt = map(np.asarray, known)
         bending += float(np.linalg.norm(slope) + doubt) * (end - start)
+        turning += float(doubt) * (end - start)
         slope = _without_doubtful_expansion(slope, float(doubt))
         step = _Step(slope, noise, end - start)
         mean, covariance = step.mean(mean, drift), step.covariance(covariance)
@@ -112,29 +133,39 @@ def _integrated(
         widening=Spline(knots, np.stack(widening)),
         memory=Spline(knots, memories),
         covariance=noise0,
+        nodes=start_nodes,
         bending=float(bending),
+        turning=float(turning),
     )
 
 
-def _averages(sde: SDE) -> Callable:
+def _averages(sde: SDE, start_time: float | None, tails: Float[np.ndarray, "n k"]) -> Callable:
     """Means of drift, slopes and covariance under a normal law, and the spread of the slopes."""
 
     @jax.jit
-    def averages(t: Array, mean: Array, factor: Array) -> tuple[Array, Array, Array, Array]:
-        def slopes(x: Array) -> Array:
-            return jax.jacfwd(lambda y: sde.drift(t, y))(x)
+    def averages(tau: Array, mean: Array, factor: Array) -> tuple[Array, Array, Array, Array]:
+        def each(tail: Array) -> tuple[Array, Array, Array, Array]:
+            found = given(sde, start_time, jnp.concatenate([mean, tail]))
+            return _averages_of(found.sde, found.start_time + tau, mean, factor)
 
-        x = nodes(mean, factor)
-        slope = jnp.mean(jax.vmap(slopes)(x), axis=0)
-        # Nodes at one distance see one slope in a symmetric well.
-        others = jnp.concatenate([nodes(mean, share * factor) for share in (0.0, 0.5, 1.5)])
-        doubt = jnp.sqrt(
-            jnp.mean(jnp.sum((jax.vmap(slopes)(others) - slope[None]) ** 2, axis=(1, 2)))
-        )
-        drift = jnp.mean(jax.vmap(lambda y: sde.drift(t, y))(x), axis=0)
-        return drift, slope, jnp.mean(jax.vmap(lambda y: sde.covariance(t, y))(x), axis=0), doubt
+        return jax.tree.map(lambda v: jnp.mean(v, axis=0), jax.vmap(each)(jnp.asarray(tails)))
 
     return averages
+
+
+def _averages_of(
+    sde: SDE, t: Array, mean: Array, factor: Array
+) -> tuple[Array, Array, Array, Array]:
+    def slopes(x: Array) -> Array:
+        return jax.jacfwd(lambda y: sde.drift(t, y))(x)
+
+    x = nodes(mean, factor)
+    slope = jnp.mean(jax.vmap(slopes)(x), axis=0)
+    # Nodes at one distance see one slope in a symmetric well.
+    others = jnp.concatenate([nodes(mean, share * factor) for share in (0.0, 0.5, 1.5)])
+    doubt = jnp.sqrt(jnp.mean(jnp.sum((jax.vmap(slopes)(others) - slope[None]) ** 2, axis=(1, 2))))
+    drift = jnp.mean(jax.vmap(lambda y: sde.drift(t, y))(x), axis=0)
+    return drift, slope, jnp.mean(jax.vmap(lambda y: sde.covariance(t, y))(x), axis=0), doubt
 
 
 def nodes(mean: Float[Array, " d"], factor: Float[Array, "d d"]) -> Float[Array, "2d d"]:

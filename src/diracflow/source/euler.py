@@ -18,10 +18,10 @@ class EulerSource(AbstractGaussianSource):
     """Gaussian law of one Euler--Maruyama step from `start_time`."""
 
     sde: SDE
-    start_time: float = eqx.field(static=True, default=0.0)
+    start_time: float | None = eqx.field(static=True, default=0.0)
 
-    def frame(self, tau: Float[Array, ""], x0: Float[Array, " d"]) -> Frame:
+    def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         r"""$x_0 + b(s, x_0)\tau$, and $\sqrt\tau$ times the Cholesky factor of $\Sigma(s, x_0)$."""
-        start = jnp.asarray(self.start_time, x0.dtype)
-        factor = jnp.linalg.cholesky(self.sde.covariance(start, x0))
-        return Frame(x0 + self.sde.drift(start, x0) * tau, jnp.sqrt(tau) * factor)
+        sde, x, s = self.given(x0)
+        factor = jnp.linalg.cholesky(sde.covariance(s, x))
+        return Frame(x + sde.drift(s, x) * tau, jnp.sqrt(tau) * factor)

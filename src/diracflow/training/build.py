@@ -12,7 +12,7 @@ from ..galerkin.collocation import sobol
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..source.closure import ClosureSource
-from ..source.ensemble import ensemble
+from ..source.ensemble import Ensemble, ensemble
 from ..source.euler import EulerSource
 from ..source.gaussian import AbstractGaussianSource
 from ..source.moments import MomentSource
@@ -24,26 +24,30 @@ _CANDIDATES = 64
 # six dimensions, whose drift is constant, the closure source, whose width follows the growing noise
 # of the ensemble, led to 4.5e-6 and 1.1e-5 (two seeds), Euler's to 1.3e-6 at most (three).
 _STRAIGHT = 0.1
-# Draws of the start law from which its mean and covariance are taken.
-_START_DRAWS = 1024
+# Draws of the start law from which its mean and covariance are taken, and how many of them stand
+# for parameters and start times in the ensemble.
+_START_DRAWS, _TAILS = 1024, 32
 
 
 def build_ansatz(
     sde: SDE,
     starts: AbstractLaw,
-    start_time: float,
+    start_time: float | None,
     horizon: float,
     settings: Settings,
     key: PRNGKeyArray,
 ) -> AbstractAnsatz:
     """The source and an identity flow; the hidden weights are drawn with `key`.
 
-    `settings` must be sized for the dimension.
+    `starts` is the law of all that is given: of parameters behind the start, and of the time of the
+    start where `start_time` is `None`. `settings` must be sized for the dimension.
     """
-    affine, (mean, covariance) = settings.flow == "affine", _moments(starts, sde.dim)
-    source = _source(sde, mean, covariance, start_time, horizon, settings.source)
+    affine, context = settings.flow == "affine", starts.dim or sde.dim
+    draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, context)))
+    mean, covariance = draws.mean(axis=0), np.cov(draws.T).reshape(context, context)
+    source = _source(sde, draws, start_time, horizon, settings.source)
     flow = coupling_flow(
-        _affine_layer(sde.dim, settings) if affine else _monotone_layer(sde.dim, settings),
+        _affine_layer(context, settings) if affine else _monotone_layer(context, settings),
         idle_dim_for(sde.dim, settings),
         orders(sde.dim, settings),
         # One component alone is scaled by its coupling already.
@@ -56,15 +60,25 @@ def build_ansatz(
 
 
 def _source(
-    sde: SDE, mean: np.ndarray, covariance: np.ndarray, start_time: float, horizon: float, name: str
+    sde: SDE, draws: np.ndarray, start_time: float | None, horizon: float, name: str
 ) -> AbstractGaussianSource:
-    if name == "moments":
-        return MomentSource(sde, start_time)
     if name in ("auto", "closure"):
-        paths = ensemble(sde, mean, covariance, start_time, horizon)
-        if name == "closure" or paths.bending >= _STRAIGHT:
+        starts, tails = np.split(draws, [sde.dim], axis=1)
+        mean, covariance = starts.mean(axis=0), np.cov(starts.T).reshape(sde.dim, sde.dim)
+        paths = ensemble(sde, mean, covariance, start_time, horizon, tails[:_TAILS])
+        if name == "auto":
+            name = _best(paths, varied=tails.size > 0)
+        if name == "closure":
             return ClosureSource(sde=sde, ensemble=paths, start_time=start_time)
-    return EulerSource(sde, start_time)
+    return MomentSource(sde, start_time) if name == "moments" else EulerSource(sde, start_time)
+
+
+def _best(paths: Ensemble, varied: bool) -> str:
+    """The source that suits an ensemble; `varied` if it is one of parameters or start times."""
+    if varied:
+        # One width for all would be wrong for each of them; where densities split it still helps.
+        return "moments" if paths.turning < _STRAIGHT else "closure"
+    return "closure" if paths.bending >= _STRAIGHT else "euler"
 
 
 def source_name(source: AbstractGaussianSource) -> str:
@@ -73,17 +87,17 @@ def source_name(source: AbstractGaussianSource) -> str:
     return names[type(source)]
 
 
-def _affine_layer(dim: int, settings: Settings) -> MakeLayer:
+def _affine_layer(context: int, settings: Settings) -> MakeLayer:
     hidden = settings.hidden
     assert hidden is not None
 
     def make(idle: Int[np.ndarray, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
-        return AffineCoupling(idle, moved, dim, hidden=hidden, beta=settings.beta, key=key)
+        return AffineCoupling(idle, moved, context, hidden=hidden, beta=settings.beta, key=key)
 
     return make
 
 
-def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
+def _monotone_layer(context: int, settings: Settings) -> MakeLayer:
     hidden = settings.hidden
     assert hidden is not None
 
@@ -91,7 +105,7 @@ def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
         return MonotoneCoupling(
             len(idle),
             moved,
-            dim,
+            context,
             hidden=hidden,
             bumps=settings.bumps,
             gamma=settings.beta,
@@ -99,12 +113,6 @@ def _monotone_layer(dim: int, settings: Settings) -> MakeLayer:
         )
 
     return make
-
-
-def _moments(starts: AbstractLaw, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the start law."""
-    draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, dim)))
-    return draws.mean(axis=0), np.cov(draws.T).reshape(dim, dim)
 
 
 def idle_dim_for(dim: int, settings: Settings) -> int:

@@ -30,7 +30,9 @@ class Settings:
         in one piece, as on a limit cycle. Both are exact for linear equations. The paper's
         `"euler"` is one Euler--Maruyama step. `"auto"` takes `"closure"`, unless the slopes of the
         drift, over the horizon, add up to less than 0.1: then paths neither converge nor part, and
-        it takes `"euler"`.
+        it takes `"euler"`. Where parameters or start times vary it takes `"moments"` for drifts
+        that are linear in the state, or nearly so (differences of their slopes at different states,
+        over the horizon, add up to less than 0.1), and `"closure"` for others.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.
@@ -159,16 +161,20 @@ def settings_for(preset: str, **changes: Any) -> Settings:
     return dataclasses.replace(PRESETS[preset], **changes)
 
 
-def sized(settings: Settings, dim: int) -> Settings:
+def sized(settings: Settings, dim: int, given: int | None = None) -> Settings:
     """The settings with layers and width filled in for a problem in `dim` dimensions.
+
+    `given` is the number of inputs, parameters and start time included; `dim` without these.
 
     Two splits of the components into halves cannot tell apart more than four of them, three not
     more than eight: pairs of layers grow with the logarithm of the dimension. The outputs of a
     layer grow with the dimension and its width falls, so that the number of parameters grows slowly
-    until the width is down to three. A tighter tolerance asks for more of them.
+    until the width is down to three. A tighter tolerance asks for more of them, and so do inputs
+    that vary beside the start: units grow with the square root of their number.
     """
     pairs = max(2, math.ceil(math.log2(dim)))
     width = 8 * min(dim / 2, 2 / dim) * (3e-3 / settings.tolerance) ** 0.1
+    width *= math.sqrt((given or dim) / dim)
     return dataclasses.replace(
         settings,
         layers=settings.layers or 2 * pairs,

@@ -18,6 +18,7 @@ by steps of any length.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,12 +28,20 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..problem.moving_frame import Frame
+from ..problem.parameters import Params
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 from ..source.euler import EulerSource
 from ..source.gaussian import standard_log_prob
 from ..source.transition import SourceDensity
-from .equation import equation_of, require_homogeneous, start_of
+from .equation import (
+    began_at,
+    check_start_times,
+    equation_of,
+    member_of,
+    require_homogeneous,
+    scalars,
+)
 from .weights import WeightsVanished, effective_share, normalised, systematic
 
 
@@ -86,6 +95,8 @@ def bridge(
     *,
     sde: SDE | None = None,
     local: AbstractTransitionDensity | None = None,
+    params: Params | None = None,
+    start_time: float | None = None,
 ) -> Bridge:
     r"""Paths of the SDE conditioned on $X(0) = x_0$ and $X(t) = x_1$.
 
@@ -98,13 +109,16 @@ def bridge(
     - `steps`: intervals of the path, at least two; they shorten towards the end.
     - `paths`: how many.
     - `sde`: the equation, for densities that do not know theirs. Its coefficients must not
-        depend on time.
+        depend on time, unless the density depends on the time of the start.
     - `local`: the transition $p_h$ over one step. By default the Euler--Maruyama step, which makes
         the weights independent of the density but for the last step, at an error of first order in
         the step. With `local=density` no error of discretisation is left, but the density is
         trusted over all short times. Keep the default where the noise depends on the state:
         Gaussian proposals have the covariance of Euler steps, and their weights for the true ones
         do not improve as steps become shorter.
+    - `params`: parameters of the SDE, if the density has any.
+    - `start_time`: when the path is at `x0`, if the density depends on it. Each step then starts at
+        its own time.
 
     **Returns:**
 
@@ -121,18 +135,23 @@ def bridge(
     >>> found.paths.shape
     (8, 21, 2)
     """
-    equation = equation_of(density, sde)
+    given = scalars(density, params)
+    equation = member_of(equation_of(density, sde), given)
     start, end = _ends(density, x0, x1)
     _require_counts(steps, paths)
-    _require_reachable(density, start, end, t)
-    began = start_of(density)
-    require_homogeneous(equation, began, float(t), jnp.stack([start, end, (start + end) / 2]))
-    local = SourceDensity(EulerSource(equation, began)) if local is None else local
+    began = began_at(density, start_time, "start_time")
+    _require_reachable(density, start, end, t, {"params": given, "start_time": start_time})
+    if density.start_time is not None:
+        require_homogeneous(equation, began, float(t), jnp.stack([start, end, (start + end) / 2]))
+    local = SourceDensity(EulerSource(equation, density.start_time)) if local is None else local
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
-    chain = _Chain(density, local, equation, began, end)
+    check_start_times(density, began + (t - remaining[:-1]), "bridge")
+    arrival = jnp.asarray(began + t, start.dtype)
+    chain = _Chain(density, local, equation, given, arrival, end)
     inner, log_weights = _walk(chain, key, start, remaining, paths)
     _require_weight(log_weights)
-    outside = float(jnp.mean(density.outside(inner)))
+    keywords = chain.keywords(density, remaining[1:-1, None])
+    outside = float(jnp.mean(density.outside(inner, **keywords)))
     return Bridge(t - remaining, _tied(start, inner, end), log_weights, outside)
 
 
@@ -142,23 +161,30 @@ class _Chain(eqx.Module):
     density: AbstractTransitionDensity
     local: AbstractTransitionDensity
     sde: SDE
-    began: float = eqx.field(static=True)
+    params: dict[str, Array]
+    arrival: Float[Array, ""]  # when the path is at its end
     end: Float[Array, " d"]
+
+    def keywords(self, density: AbstractTransitionDensity, r: Array) -> dict[str, Any]:
+        """What a query takes beside the start, a time `r` before the end."""
+        return {
+            "params": self.params if density.params else None,
+            "start_time": self.arrival - r if density.start_time is None else None,
+        }
 
     def step(
         self, key: PRNGKeyArray, y: Float[Array, "n d"], r: Float[Array, ""], h: Float[Array, ""]
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-        scores = self.density.start_score(self.end, r, y)
+        scores = self.density.start_score(self.end, r, y, **self.keywords(self.density, r))
         noise = jr.normal(key, y.shape, y.dtype)
         frames = jax.vmap(lambda y, score: self._frame(y, score, r, h))(y, scores)
         new = jax.vmap(Frame.restore)(frames, noise)
         log_q = jax.vmap(lambda f, z: standard_log_prob(z) - f.log_det())(frames, noise)
-        return new, self.local.log_prob(new, h, y) - log_q
+        return new, self.local.log_prob(new, h, y, **self.keywords(self.local, r)) - log_q
 
     def _frame(self, y: Array, score: Array, r: Array, h: Array) -> Frame:
-        began = jnp.asarray(self.began, y.dtype)
-        covariance = self.sde.covariance(began, y)
-        guided = self.sde.drift(began, y) + covariance @ score
+        covariance = self.sde.covariance(self.arrival - r, y)
+        guided = self.sde.drift(self.arrival - r, y) + covariance @ score
         factor = jnp.sqrt(h * (r - h) / r) * jnp.linalg.cholesky(covariance)
         return Frame(y + h * guided, factor)
 
@@ -177,7 +203,8 @@ def _walk(
 
     first = jnp.broadcast_to(x0, (paths, len(x0))), jnp.zeros(paths, x0.dtype)
     (y, log_weights), inner = jax.lax.scan(step, first, (jr.split(key, len(r)), r, h))
-    return inner, log_weights + chain.density.log_prob(chain.end, remaining[-2], y)
+    last = chain.keywords(chain.density, remaining[-2])
+    return inner, log_weights + chain.density.log_prob(chain.end, remaining[-2], y, **last)
 
 
 def _tied(start: Array, inner: Float[Array, "steps-1 paths d"], end: Array) -> Array:
@@ -213,10 +240,12 @@ def _require_counts(steps: int, paths: int) -> None:
         raise ValueError(f"`paths` must be at least 1; got {paths}.")
 
 
-def _require_reachable(density: AbstractTransitionDensity, x0: Array, x1: Array, t: float) -> None:
+def _require_reachable(
+    density: AbstractTransitionDensity, x0: Array, x1: Array, t: float, keywords: dict[str, Any]
+) -> None:
     if np.ndim(t) != 0:
         raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
-    log_prob = float(density.log_prob(x1, t, x0))
+    log_prob = float(density.log_prob(x1, t, x0, **keywords))
     if not np.isfinite(log_prob):
         raise ValueError(
             f"`x1` cannot be reached: its log-density at t={t:g} from `x0` is {log_prob}. Choose "

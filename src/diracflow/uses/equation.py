@@ -1,14 +1,16 @@
 r"""The SDE behind a density, and whether the density may be used from later times on.
 
-A density is learned from one start time $s$. Used again from $s' > s$, as bridges and filters do,
-it stands for the transition from $s'$ only if the coefficients do not depend on time.
+A density is learned from one start time $s$, or over a law of them. In the first case, used again
+from $s' > s$ as bridges and filters do, it stands for the transition from $s'$ only if the
+coefficients do not depend on time.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
+from ..problem.parameters import Params, checked_param, checked_params
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 
@@ -33,9 +35,36 @@ def equation_of(density: AbstractTransitionDensity, sde: SDE | None) -> SDE:
     return found
 
 
-def start_of(density: AbstractTransitionDensity) -> float:
-    """The time from which a density was learned; exact ones start at zero."""
-    return getattr(density, "start_time", 0.0)
+def scalars(density: AbstractTransitionDensity, params: Params | None) -> dict[str, Array]:
+    """One number for each parameter of a density."""
+    values = checked_params(params, density.params, density.param_bounds)
+    for name, value in zip(density.params, values, strict=True):
+        if value.ndim:
+            raise ValueError(f"`{name}` must be one number here; got shape {value.shape}.")
+    return dict(zip(density.params, values, strict=True))
+
+
+def member_of(sde: SDE, params: Params) -> SDE:
+    """The equation at some parameters, unless it is known at these only."""
+    return sde.at(params) if sde.params else sde
+
+
+def began_at(density: AbstractTransitionDensity, start: float | None, name: str) -> float:
+    """When the process starts: as the user says, or as the density knows."""
+    if start is None and density.start_time is None:
+        raise ValueError(
+            f"This density depends on the time at which the process starts; give it: `{name}=...`."
+        )
+    known = 0.0 if density.start_time is None else density.start_time
+    return known if start is None else float(start)
+
+
+def check_start_times(
+    density: AbstractTransitionDensity, times: Float[ArrayLike, " n"], name: str
+) -> None:
+    """Raise, naming what they are, where a density that depends on start times is not known."""
+    if density.start_time is None:
+        checked_param(name, times, {name: density.start_time_bounds}, "start time of a step in")
 
 
 def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n d"]) -> None:
@@ -51,5 +80,5 @@ def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n 
                 raise ValueError(
                     f"`{name}` depends on time: it changes between t={start:g} and t={t:g}. The "
                     f"density holds for starts at t={start:g} only and is needed from later ones; "
-                    "time-dependent coefficients are not supported here."
+                    "learn it over a law of start times, `start_time=diracflow.Uniform(...)`."
                 )

@@ -20,8 +20,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..problem.laws import AbstractLaw
+from ..problem.parameters import Params
 from ..problem.transition import AbstractTransitionDensity
-from .equation import require_homogeneous, start_of
+from .equation import began_at, check_start_times, member_of, require_homogeneous, scalars
 from .particles import Observe, initial_particles, moved, refreshed, reweighted, summary
 from .schedule import Schedule, schedule
 from .weights import WeightsVanished, effective_share
@@ -59,14 +60,15 @@ def filter(  # the name that the field uses
     start: float | None = None,
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     history: bool = False,
+    params: Params | None = None,
 ) -> Filtered:
     r"""Laws of a hidden diffusion given observations, by sequential Monte Carlo.
 
     **Arguments:**
 
     - `key`: of `jax.random.key`.
-    - `density`: a transition density, learned or exact, of an SDE whose coefficients do not depend
-        on time.
+    - `density`: a transition density, learned or exact. The coefficients of its SDE must not depend
+        on time, unless the density depends on the time of the start.
     - `times`: increasing times of the observations. A gap beyond the density's horizon is crossed
         in equal jumps within it.
     - `observations`: one for each time. All NaN: missing, the law is only carried on.
@@ -75,9 +77,10 @@ def filter(  # the name that the field uses
     - `initial`: law of the state at `start`: a law, draws of it (one a row), or one known state of
         shape `(d,)`. By default the density's own law of starts.
     - `start`: time at which `initial` holds, not after the first observation. By default the
-        density's start time, zero for exact densities.
+        density's start time, zero for exact densities; none where the density depends on it.
     - `quantiles`: levels at which each component's quantiles are kept.
     - `history`: keep all particles and weights.
+    - `params`: parameters of the SDE, if the density has any.
 
     **Returns:**
 
@@ -96,14 +99,16 @@ def filter(  # the name that the field uses
     >>> found.means.shape
     (2, 1)
     """
-    plan = schedule(times, observations, _start(density, start), density.horizon)
+    began, given = began_at(density, start, "start"), scalars(density, params)
+    plan = schedule(times, observations, began, density.horizon)
+    check_start_times(density, plan.begins, "filter")
     _require_count(particles)
     levels = _levels(quantiles)
     start_key, walk_key = jr.split(key)
     x = initial_particles(start_key, density, initial, particles)
     _require_log_density(observe, x[0], plan.observations[0])
-    _require_same_law(density, plan, x)
-    found = _walk(density, observe, walk_key, x, plan, levels, history)
+    _require_same_law(density, plan, x, given)
+    found = _walk(density, observe, walk_key, x, plan, levels, history, given)
     kept = jax.tree.map(lambda a: a[plan.last_jump], found)
     _require_evidence(kept["log_evidences"], plan)
     return Filtered(times=plan.times, levels=levels, **kept)
@@ -118,13 +123,16 @@ def _walk(
     plan: Schedule,
     levels: Float[Array, " q"],
     history: bool,
+    params: dict[str, Any],
 ) -> dict[str, Any]:
     def step(state: tuple, jump: tuple) -> tuple[tuple, dict[str, Any]]:
         x, weights = state
-        key, gap, y, observed = jump
+        key, begin, gap, y, observed = jump
         move_key, resample_key = jr.split(key)
-        outside = jnp.mean(density.outside(x))
-        x = moved(density, move_key, x, gap)
+        begin = begin if density.start_time is None else None
+        given: dict[str, Any] = {"params": params, "start_time": begin}
+        outside = jnp.mean(density.outside(x, **given))
+        x = moved(density, move_key, x, gap, given)
         weights, log_evidence = reweighted(observe, x, weights, y, observed)
         share = effective_share(weights)
         kept = summary(x, weights, levels) | {
@@ -138,11 +146,8 @@ def _walk(
 
     first = x, jnp.full(len(x), 1 / len(x), x.dtype)
     keys = jr.split(key, len(plan.gaps))
-    return jax.lax.scan(step, first, (keys, plan.gaps, plan.observations, plan.observed))[1]
-
-
-def _start(density: AbstractTransitionDensity, start: float | None) -> float:
-    return start_of(density) if start is None else float(start)
+    jumps = (keys, plan.begins, plan.gaps, plan.observations, plan.observed)
+    return jax.lax.scan(step, first, jumps)[1]
 
 
 def _require_count(particles: int) -> None:
@@ -172,11 +177,13 @@ def _require_log_density(observe: Observe, x: Array, y: Array) -> None:
         )
 
 
-def _require_same_law(density: AbstractTransitionDensity, plan: Schedule, x: Array) -> None:
-    sde = getattr(density, "sde", None)
-    if sde is not None:
+def _require_same_law(
+    density: AbstractTransitionDensity, plan: Schedule, x: Array, params: Params
+) -> None:
+    sde, began = getattr(density, "sde", None), density.start_time
+    if sde is not None and began is not None:
         span = float(jnp.sum(plan.gaps))
-        require_homogeneous(sde, start_of(density), span, x[:3])
+        require_homogeneous(member_of(sde, params), began, span, x[:3])
 
 
 def _require_evidence(log_evidences: Float[Array, " n"], plan: Schedule) -> None:

@@ -10,6 +10,7 @@ $p_0$ is known, half of the starts are therefore drawn near $x$, from the Gaussi
 """
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -38,12 +39,12 @@ class AbstractPropagated(eqx.Module):
     density: eqx.AbstractVar[AbstractTransitionDensity]
     draws: eqx.AbstractVar[Float[Array, "*n d"]]  # of the initial law
     t: eqx.AbstractVar[Float[Array, ""]]
-    tail: eqx.AbstractVar[Float[Array, " k"]]  # parameters of the SDE, behind every start
+    tail: eqx.AbstractVar[Float[Array, " k"]]  # what follows every start: parameters, its time
 
     @property
     def outside(self) -> float:
         """Share of the initial law outside the starts that the density was made for."""
-        return float(jnp.mean(self.density.outside(self.draws)))
+        return float(jnp.mean(self.density.outside(self.draws, **self._keywords)))
 
     @property
     @abc.abstractmethod
@@ -74,8 +75,11 @@ class AbstractPropagated(eqx.Module):
         """Independent draws of shape `shape + (dim,)`."""
         start_key, move_key = jr.split(key)
         x0 = self._draw(start_key, shape)
-        params = dict(zip(self.density.params, self.tail, strict=True))
-        return self.density.sample(move_key, self.t, x0, params=params)
+        return self.density.sample(move_key, self.t, x0, **self._keywords)
+
+    @property
+    def _keywords(self) -> dict[str, Any]:
+        return self.density._keywords(self.tail)
 
     def _at_points(self, x: Float[ArrayLike, "*batch d"]) -> tuple[Array, Array]:
         points = checked_point("x", x, self.density.dim)
@@ -141,6 +145,7 @@ def propagate(
     *,
     draws: int = 4096,
     params: Params | None = None,
+    start_time: float | None = None,
 ) -> AbstractPropagated:
     r"""Solve the Fokker--Planck equation from an initial law $p_0$.
 
@@ -153,6 +158,7 @@ def propagate(
     - `draws`: how many starts each point is averaged over, if a law is given; rounded up to a power
         of two, at least sixteen.
     - `params`: parameters of the SDE, if the density has any.
+    - `start_time`: when the initial law holds, if the density depends on it.
 
     **Returns:**
 
@@ -166,13 +172,16 @@ def propagate(
         raise ValueError(f"`t` must be one time; got shape {jnp.shape(t)}.")
     if any(jnp.ndim(value) for value in (params or {}).values()):
         raise ValueError("`params` must be scalars here: one initial law, one set of parameters.")
+    if start_time is not None and jnp.ndim(start_time) != 0:
+        raise ValueError(f"`start_time` must be one time; got shape {jnp.shape(start_time)}.")
     if isinstance(law_or_draws, AbstractLaw):
-        return _from_law(density, law_or_draws.expand(density.dim), t, params, draws)
+        law = law_or_draws.expand(density.dim)
+        return _from_law(density, law, t, params, start_time, draws)
     array = jnp.asarray(law_or_draws, jnp.result_type(float))
     if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
         raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
     checked_point("draws", array, density.dim)
-    time, starts = density._checked(t, params, x0=array)
+    time, starts = density._checked(t, params, start_time=start_time, x0=array)
     tail = starts[0, density.dim :]
     return PropagatedDraws(density=density, draws=array, t=time, tail=tail)
 
@@ -182,6 +191,7 @@ def _from_law(
     law: AbstractLaw,
     t: float,
     params: Params | None,
+    start_time: float | None,
     count: int,
 ) -> PropagatedLaw:
     if count < 1:
@@ -191,7 +201,7 @@ def _from_law(
     cubes = np.stack([sobol(jr.key(i), each, 2 * density.dim) for i in range(_SETS)])
     first, second = np.split(cubes, 2, axis=-1)
     draws, noise = law.transport(first), ndtri(second)
-    time, starts = density._checked(t, params, x0=draws)
+    time, starts = density._checked(t, params, start_time=start_time, x0=draws)
     tail = starts[0, 0, density.dim :]
     return PropagatedLaw(density=density, law=law, draws=draws, noise=noise, t=time, tail=tail)
 

@@ -2,7 +2,8 @@ r"""Likelihood of discretely observed paths.
 
 By the Markov property the states $x_0, \dots, x_n$ seen at times $t_0 < \dots < t_n$ have the joint
 density $\prod_i \rho(x_i | t_i - t_{i-1}, x_{i-1})$ given the first. No step is subdivided, so the
-likelihood is as exact as the transition density, however long the gaps.
+likelihood is as exact as the transition density, however long the gaps. Where the density depends
+on the time of the start, that of a transition is the time $t_{i-1}$ of its first state.
 """
 
 from typing import Any
@@ -22,6 +23,7 @@ class Transitions(eqx.Module):
     """Observed paths cut into single transitions, one a row."""
 
     gaps: Float[Array, " n"]
+    begins: Float[Array, " n"]  # when transitions start
     before: Float[Array, "n d"]
     after: Float[Array, "n d"]
     path: Int[np.ndarray, " n"]  # which path a transition belongs to
@@ -34,7 +36,10 @@ class Transitions(eqx.Module):
         given = {} if params is None else params
         check_names(density.params, given)
         given = {name: self._spread(name, value) for name, value in given.items()}
-        t, x, start = density._checked(self.gaps, given, x=self.after, x0=self.before)
+        times = self.begins if density.start_time is None else None
+        t, x, start = density._checked(
+            self.gaps, given, start_time=times, x=self.after, x0=self.before
+        )
         return _path_sums(density, t, x, start, self.path, self.batch)
 
     def _spread(self, name: str, value: ArrayLike) -> Array:
@@ -65,7 +70,8 @@ def log_likelihood(
     **Returns:**
 
     One number for each path; add them up for the likelihood of all. Differentiable in `states`,
-    `times` and `params`. Time homogeneity is taken for granted: only gaps count.
+    `times` and `params`. Only gaps count, unless the density depends on the time of the start, as
+    one does that was learned over a law of start times: then the times themselves count, too.
     """
     return transitions(density, times, states).log_prob(density, params)
 
@@ -82,7 +88,7 @@ def transitions(
     if isinstance(gaps, np.ndarray):
         _check_gaps(density, gaps)
         gaps = _common(gaps)
-    return Transitions(gaps, rows[before], rows[after], before // length, batch)
+    return Transitions(gaps, t[before], rows[before], rows[after], before // length, batch)
 
 
 def _table(

@@ -38,8 +38,8 @@ class Transition(_Distribution):
     **Arguments:**
 
     - `density`: a transition density, learned or exact. It is held fixed.
-    - `t`, `x0`, `params`: as in its queries. Their broadcast leading axes are the batch shape; the
-        state is the event.
+    - `t`, `x0`, `params`, `start_time`: as in its queries. Their broadcast leading axes are
+        the batch shape; the state is the event.
 
     >>> import diracflow as df
     >>> law = df.numpyro.Transition(df.models.benes().exact, [0.1, 0.2], [0.0, 0.5])
@@ -58,9 +58,10 @@ class Transition(_Distribution):
         x0: Float[ArrayLike, "*batch d"],
         params: Params | None = None,
         *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
         validate_args: bool | None = None,
     ):
-        time, start = density._checked(t, params, x0=x0)
+        time, start = density._checked(t, params, start_time=start_time, x0=x0)
         batch = np.broadcast_shapes(time.shape, start.shape[:-1])
         # Every field has the whole batch shape, so that `vmap` over the law takes them apart alike.
         self.t = jnp.broadcast_to(time, batch)

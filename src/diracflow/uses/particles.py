@@ -23,11 +23,15 @@ def moved(
     key: PRNGKeyArray,
     x: Float[Array, "n d"],
     gap: Float[Array, ""],
+    keywords: dict[str, Any],
 ) -> Float[Array, "n d"]:
-    """Each particle after one draw from its own transition law."""
+    """Each particle after one draw from its own transition law.
+
+    `keywords` are those of the density's queries: parameters, the time of the start.
+    """
     # An observation at the start itself comes without a jump, and densities with no time zero.
     positive = gap > 0
-    new = density.sample(key, jnp.where(positive, gap, _any_time(density)), x)
+    new = density.sample(key, jnp.where(positive, gap, _any_time(density)), x, **keywords)
     return jnp.where(positive, new, x)
 
 

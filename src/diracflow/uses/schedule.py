@@ -11,6 +11,7 @@ class Schedule(eqx.Module):
 
     times: Float[Array, " n"]
     last_jump: Int[Array, " n"]  # the jump that ends at each time
+    begins: Float[Array, " jumps"]  # when jumps start
     gaps: Float[Array, " jumps"]
     observations: Float[Array, "jumps *k"]
     observed: Bool[Array, " jumps"]
@@ -34,10 +35,12 @@ def schedule(times: ArrayLike, observations: ArrayLike, start: float, horizon: f
     observed[last_jump] = ~missing
     # Where nothing is observed any number will do; NaN would stop under `jax_debug_nans`.
     shown = np.where(missing.reshape(-1, *[1] * (table.ndim - 1)), 0.0, table)
+    jumps = np.repeat(gaps / counts, counts)
     return Schedule(
         times=jnp.asarray(instants),
         last_jump=jnp.asarray(last_jump),
-        gaps=jnp.asarray(np.repeat(gaps / counts, counts)),
+        begins=jnp.asarray(start + np.cumsum(np.append(0.0, jumps[:-1]))),
+        gaps=jnp.asarray(jumps),
         observations=jnp.asarray(np.repeat(shown, counts, axis=0)),
         observed=jnp.asarray(observed),
     )
