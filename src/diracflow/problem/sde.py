@@ -5,12 +5,14 @@ is made from them by JAX, so they must be written with `jax.numpy`.
 """
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from .domains import AbstractDomain, Real, domains_of
 
 # Name of the built-in model an SDE comes from, and its arguments as JSON: static fields are hashed.
 Origin = tuple[str, str]
@@ -26,6 +28,8 @@ class SDE(eqx.Module):
     - `diffusion`: the function $\sigma(t, x)$, to shape `(dim, m)`: one column for each of the `m`
         independent Brownian motions, a square root of the covariance $\Sigma = \sigma\sigma^\top$.
     - `dim`: the dimension $d$ of the state.
+    - `domain`: where the components live: `Real()`, `Positive()` or `Interval(a, b)`, one for all
+        or a tuple of one for each. Coefficients are evaluated inside only.
     - `origin`: set by the built-in models, so that files can name them.
 
     Shapes and types are checked at once, without evaluating anything.
@@ -41,10 +45,17 @@ class SDE(eqx.Module):
     _diffusion: Coefficient
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
+    domain: tuple[AbstractDomain, ...]
     origin: Origin | None = eqx.field(static=True)
 
     def __init__(
-        self, drift: Coefficient, diffusion: Coefficient, dim: int, *, origin: Origin | None = None
+        self,
+        drift: Coefficient,
+        diffusion: Coefficient,
+        dim: int,
+        *,
+        domain: AbstractDomain | Sequence[AbstractDomain] = Real(),  # noqa: B008 (immutable)
+        origin: Origin | None = None,
     ):
         if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
             raise ValueError(
@@ -63,6 +74,7 @@ class SDE(eqx.Module):
                 f"motion; got {diffusion_shape}. For independent noise in each component return "
                 "`jnp.diag(...)`."
             )
+        self.domain = domains_of(domain, dim)
         self._drift = drift
         self._diffusion = diffusion
         self.dim = int(dim)

@@ -1,0 +1,43 @@
+"""A transition density, seen in the coordinates of a chart."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .chart import Chart
+from .transition import AbstractTransitionDensity
+
+
+class MappedDensity(AbstractTransitionDensity):
+    """The density of the coordinates of a state, given those of its start."""
+
+    density: AbstractTransitionDensity  # of states
+    chart: Chart
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, density: AbstractTransitionDensity, chart: Chart):
+        self.density, self.chart, self.params = density, chart, density.params
+        self.dim, self.noise_dim = density.dim, density.noise_dim
+        self.horizon = density.horizon
+
+    def _at_time(self, t: Float[Array, ""]) -> Any:
+        return self.density._at_time(t)
+
+    def _log_prob(
+        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
+    ) -> Float[Array, ""]:
+        end = self.chart.from_real(x)
+        return self.density._log_prob(state, end, self._given(x0)) - self.chart.log_slope(end)
+
+    def _from_noise(
+        self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
+    ) -> Float[Array, " d"]:
+        return self.chart.to_real(self.density._from_noise(state, noise, self._given(x0)))
+
+    def _given(self, x0: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
+        start, rest = jnp.split(x0, [self.dim])
+        return jnp.concatenate([self.chart.from_real(start), rest])
