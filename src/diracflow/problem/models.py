@@ -1,34 +1,30 @@
 r"""Ready-made SDEs, each with its start law, its horizon and, where known, its exact density."""
 
-import json
 from collections.abc import Callable
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike
 
+from .constrained_models import (
+    cir,
+    ckls,
+    geometric_brownian,
+    heston,
+    jacobi,
+    lotka_volterra,
+)
 from .exact import ExactBenes, ExactLinear, ExactSheared
-from .laws import AbstractLaw, Normal
+from .laws import Normal
+from .model import Model, origin_of
 from .sde import SDE, Origin
-from .transition import AbstractTransitionDensity
-
-
-class Model(eqx.Module):
-    """An SDE with what is needed to learn it and to judge the result."""
-
-    name: str = eqx.field(static=True)
-    sde: SDE
-    starts: AbstractLaw
-    horizon: float = eqx.field(static=True)
-    exact: AbstractTransitionDensity | None
 
 
 def brownian(dim: int = 2) -> Model:
     r"""Standard Brownian motion $dX = dW$."""
     rate, level, noise = np.zeros((dim, dim)), np.zeros(dim), np.eye(dim)
-    sde = _linear_sde(rate, level, noise, _origin("brownian", dim=dim))
+    sde = _linear_sde(rate, level, noise, origin_of("brownian", dim=dim))
     return Model(
         "brownian", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactLinear(rate, level, noise)
     )
@@ -53,7 +49,7 @@ def ornstein_uhlenbeck(
     )
     if a.shape != (dim, dim):
         raise ValueError(f"`rate` must be a ({dim}, {dim}) matrix; got shape {a.shape}.")
-    origin = _origin(
+    origin = origin_of(
         "ornstein_uhlenbeck", dim=dim, rate=a.tolist(), level=m.tolist(), noise=sigma.tolist()
     )
     sde = _linear_sde(a, m, sigma, origin)
@@ -78,7 +74,7 @@ def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
         Partial(_benes_drift, rotation),
         Partial(_constant, rotation),
         dim,
-        origin=_origin("benes", angle=angle, dim=dim),
+        origin=origin_of("benes", angle=angle, dim=dim),
     )
     return Model("benes", sde, Normal(0.0, 0.75).expand(dim), 3.0, ExactBenes(rotation))
 
@@ -99,7 +95,7 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
         Partial(_sheared_drift, mixing, shear),
         Partial(_sheared_diffusion, mixing, shear),
         dim,
-        origin=_origin("sheared", dim=dim, shear=shear, seed=seed),
+        origin=origin_of("sheared", dim=dim, shear=shear, seed=seed),
     )
     return Model("sheared", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactSheared(mixing, shear))
 
@@ -109,6 +105,12 @@ MODELS: dict[str, Callable[..., Model]] = {
     "ornstein_uhlenbeck": ornstein_uhlenbeck,
     "benes": benes,
     "sheared": sheared,
+    "geometric_brownian": geometric_brownian,
+    "cir": cir,
+    "ckls": ckls,
+    "jacobi": jacobi,
+    "lotka_volterra": lotka_volterra,
+    "heston": heston,
 }
 
 
@@ -117,10 +119,6 @@ def model(name: str, **arguments: object) -> Model:
     if name not in MODELS:
         raise ValueError(f"No built-in model is called {name!r}; there are {', '.join(MODELS)}.")
     return MODELS[name](**arguments)
-
-
-def _origin(name: str, **arguments: object) -> Origin:
-    return name, json.dumps(arguments, default=lambda value: value.item())
 
 
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:

@@ -1,0 +1,24 @@
+"""What a ready-made problem consists of."""
+
+import json
+
+import equinox as eqx
+
+from .laws import AbstractLaw
+from .sde import SDE, Origin
+from .transition import AbstractTransitionDensity
+
+
+class Model(eqx.Module):
+    """An SDE with what is needed to learn it and to judge the result."""
+
+    name: str = eqx.field(static=True)
+    sde: SDE
+    starts: AbstractLaw
+    horizon: float = eqx.field(static=True)
+    exact: AbstractTransitionDensity | None
+
+
+def origin_of(name: str, **arguments: object) -> Origin:
+    """Name and arguments of a built-in model, as files hold them."""
+    return name, json.dumps(arguments, default=lambda value: value.item())
