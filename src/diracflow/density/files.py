@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from ..problem.chart import Chart
+from ..problem.domains import domain_from
 from ..problem.laws import AbstractLaw, law_from
 from ..problem.models import model
 from ..problem.sde import SDE
@@ -28,7 +30,7 @@ from ..training.trajectory import Trajectory
 from .card import equation_text
 from .transition import Facts, TransitionDensity
 
-FORMAT = 5
+FORMAT = 6
 _PROBES = 8
 
 
@@ -86,7 +88,10 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
             "model": None if origin is None else origin[0],
             "arguments": None if origin is None else json.loads(origin[1]),
             "text": equation_text(density.sde),
+            "domain": [part.describe() for part in density.sde.domain],
         },
+        "maps": [part.describe() for part in density.chart.maps],
+        "boundaries": list(facts.boundaries),
         "starts": density.starts.describe(),
         "start_time": density.start_time,
         "horizon": density.horizon,
@@ -109,11 +114,13 @@ def _restored(
     starts = law_from(header["starts"])
     sde = _equation(header["sde"], sde, path)
     starts = starts.expand(sde.dim)
+    chart = Chart(sde, tuple(map(domain_from, header["maps"])))
     _compare_probes(sde, arrays, header, path)
     settings = Settings(**_infinite_fields(header["settings"]))
     with jax.enable_x64(True):
         ansatz = build_ansatz(
-            *(sde, starts, header["start_time"], header["asked_horizon"], settings, jr.key(0))
+            *(chart.equation(), chart.law(starts), header["start_time"]),
+            *(header["asked_horizon"], settings, jr.key(0)),
         )
         width = len(ansatz.theta)
     trajectory = Trajectory(*(arrays[name] for name in ("clocks", "thetas", "first", "last")))
@@ -133,8 +140,9 @@ def _restored(
         key=tuple(header["key"]),
         certificate=tuple(header["certificate"]),
         errors=tuple(header["errors"]),
+        boundaries=tuple(header["boundaries"]),
     )
-    return TransitionDensity(ansatz, trajectory, starts, facts)
+    return TransitionDensity(ansatz, trajectory, starts, facts, chart)
 
 
 def _equation(stored: dict[str, Any], sde: SDE | None, path: str) -> SDE:
@@ -149,6 +157,12 @@ def _equation(stored: dict[str, Any], sde: SDE | None, path: str) -> SDE:
         raise ModelFileError(
             f"{path} was learned for an SDE with {stored['dim']} components and "
             f"{stored['noise_dim']} noise columns; got {sde.dim} and {sde.noise_dim}."
+        )
+    domain = [part.ends for part in map(domain_from, stored["domain"])]
+    if domain != [part.ends for part in sde.domain]:
+        raise ModelFileError(
+            f"{path} was learned on the domain {domain}, lower and upper ends of each component; "
+            f"that of the SDE given is {[part.ends for part in sde.domain]}."
         )
     return sde
 

@@ -15,6 +15,7 @@ from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.arguments import checked_point
 from ..problem.broadcast import map_points
+from ..problem.chart import Chart, plain_chart, start_coordinates
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
@@ -41,6 +42,7 @@ class Facts:
     key: tuple[int, ...] = ()  # the data of the random key
     certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
     errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
+    boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
 
 
 class TransitionDensity(AbstractTransitionDensity):
@@ -51,20 +53,27 @@ class TransitionDensity(AbstractTransitionDensity):
     `jax_enable_x64` is set; training always uses float64.
     """
 
-    ansatz: AbstractAnsatz
+    ansatz: AbstractAnsatz  # in the coordinates of the chart
     trajectory: Trajectory
-    starts: AbstractLaw
+    starts: AbstractLaw  # of states
+    chart: Chart
     facts: Facts = eqx.field(static=True)
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
     def __init__(
-        self, ansatz: AbstractAnsatz, trajectory: Trajectory, starts: AbstractLaw, facts: Facts
+        self,
+        ansatz: AbstractAnsatz,
+        trajectory: Trajectory,
+        starts: AbstractLaw,
+        facts: Facts,
+        chart: Chart | None = None,
     ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
         self.trajectory, self.starts, self.facts = trajectory, starts, facts
+        self.chart = plain_chart(ansatz.source.sde) if chart is None else chart
         self.dim = self.noise_dim = ansatz.source.sde.dim
         # The square of the last clock may differ from the horizon asked for by rounding.
         finished = facts.status is Status.FINISHED
@@ -73,7 +82,7 @@ class TransitionDensity(AbstractTransitionDensity):
     @property
     def sde(self) -> SDE:
         """The equation whose density this is."""
-        return self.ansatz.source.sde
+        return self.chart.sde
 
     @property
     def start_time(self) -> float:
@@ -123,7 +132,8 @@ class TransitionDensity(AbstractTransitionDensity):
             raise ValueError(f"`samples` must be at least 2; got {samples}.")
         with jax.enable_x64(True):
             time, start = map(np.asarray, self._checked(t, x0=x0))
-        np.broadcast_shapes(time.shape, start.shape[:-1])
+            np.broadcast_shapes(time.shape, start.shape[:-1])
+            start = np.asarray(start_coordinates(self.chart, start))
         return certificate(self.ansatz, self.trajectory, key, time, start, samples)
 
     def coverage(self, x0: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
@@ -142,12 +152,12 @@ class TransitionDensity(AbstractTransitionDensity):
 
     def source_only(self) -> SourceDensity:
         """The source without the flow: what one has before learning anything."""
-        return SourceDensity(self.ansatz.source, self.horizon)
+        return SourceDensity(self.ansatz.source, self.horizon, self.chart)
 
     def with_facts(self, **changes: Any) -> "TransitionDensity":
         """The same density, knowing more of itself."""
         facts = dataclasses.replace(self.facts, **changes)
-        return TransitionDensity(self.ansatz, self.trajectory, self.starts, facts)
+        return TransitionDensity(self.ansatz, self.trajectory, self.starts, facts, self.chart)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the density to a file that `diracflow.load` reads."""
@@ -169,17 +179,22 @@ class TransitionDensity(AbstractTransitionDensity):
         self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
         t, ansatz = state
-        return ansatz.log_prob(x, t, x0)
+        y, log_slope = self.chart.end(x)
+        return ansatz.log_prob(y, t, self.chart.start(x0)) + log_slope
 
     def _from_noise(
         self, state: Any, noise: Float[Array, " d"], x0: Float[Array, " d"]
     ) -> Float[Array, " d"]:
         t, ansatz = state
-        return ansatz.from_noise(noise, t, x0)
+        return self.chart.from_real(ansatz.from_noise(noise, t, self.chart.start(x0)))
 
     def _guard(self, x0: Float[Array, "*batch d"], strict: bool) -> None:
         if not isinstance(x0, jax.core.Tracer):
+            self._require_inside(x0)
             guard(self.starts, x0, strict, once_for=self.facts)
+
+    def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
+        self.chart.require_inside(x0)
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:
@@ -193,8 +208,11 @@ def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Arr
         return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
 
     def at_point(state: Moving, x: Array, x0: Array) -> Array:
-        y = state.ansatz.coordinates(x, state.clock, x0)
-        return state.residual(y, x0) / (2 * state.clock)
+        # Relative rates are the same in states and coordinates; outside there is no density.
+        y, log_slope = density.chart.end(x)
+        y0 = density.chart.start(x0)
+        residual = state.residual(state.ansatz.coordinates(y, state.clock, y0), y0)
+        return jnp.where(log_slope > -jnp.inf, residual, jnp.nan) / (2 * state.clock)
 
     return map_points(at_time, at_point, t, x, x0)
 
@@ -204,6 +222,6 @@ def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Ar
     _, ansatz = density._at_time(t)
 
     def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
-        return ansatz.stages(noise, t, x0)
+        return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))
 
     return jax.vmap(one, out_axes=1)(noise)

@@ -156,6 +156,9 @@ class AbstractTransitionDensity(eqx.Module):
     def _guard(self, x0: Float[Array, "*batch d"], strict: bool) -> None:
         """Warn of starts for which the density was not made, or raise; exact ones know all."""
 
+    def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
+        """Raise for starts outside the domain of the SDE, where the density knows it."""
+
     def _named(self, start: Float[Array, "*batch d+k"]) -> dict[str, Array]:
         """The parameters behind a start, by name."""
         return {name: start[..., self.dim + i] for i, name in enumerate(self.params)}
