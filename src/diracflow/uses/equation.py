@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..problem.chart import Chart
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 
@@ -31,6 +32,15 @@ def equation_of(density: AbstractTransitionDensity, sde: SDE | None) -> SDE:
             f"`sde` must have {density.dim} components like the density; it has {found.dim}."
         )
     return found
+
+
+def chart_of(density: AbstractTransitionDensity, sde: SDE) -> Chart:
+    """The coordinates that the density was learned in, else those of the domain by itself."""
+    known = getattr(density, "chart", None)
+    same = known is not None and [part.ends for part in known.maps] == [
+        part.ends for part in sde.domain
+    ]
+    return Chart(sde, known.maps if known is not None and same else sde.domain)
 
 
 def start_of(density: AbstractTransitionDensity) -> float:
