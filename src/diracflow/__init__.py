@@ -2,8 +2,8 @@
 
 The rooms, in the order of the computation; each imports only from those above it:
 
-- `problem`: what is solved: the SDE, laws of the start, built-in models with exact densities, the
-    Fokker--Planck operator
+- `problem`: what is solved: the SDE and its domain, laws of the start, built-in models with exact
+    densities, the Fokker--Planck operator
 - `source`: the Gaussian the flow starts from: Euler step, closure with the ensemble's width,
     moment closure
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)

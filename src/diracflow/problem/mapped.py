@@ -14,13 +14,13 @@ class MappedDensity(AbstractTransitionDensity):
     """The density of the coordinates of a state, given those of its start."""
 
     density: AbstractTransitionDensity  # of states
-    chart: Chart
+    mapping: Chart  # not `chart`, which densities of states have
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, density: AbstractTransitionDensity, chart: Chart):
-        self.density, self.chart, self.params = density, chart, density.params
+    def __init__(self, density: AbstractTransitionDensity, mapping: Chart):
+        self.density, self.mapping, self.params = density, mapping, density.params
         self.dim, self.noise_dim = density.dim, density.noise_dim
         self.horizon = density.horizon
 
@@ -30,14 +30,14 @@ class MappedDensity(AbstractTransitionDensity):
     def _log_prob(
         self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        end = self.chart.from_real(x)
-        return self.density._log_prob(state, end, self._given(x0)) - self.chart.log_slope(end)
+        end = self.mapping.from_real(x)
+        return self.density._log_prob(state, end, self._given(x0)) - self.mapping.log_slope(end)
 
     def _from_noise(
         self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        return self.chart.to_real(self.density._from_noise(state, noise, self._given(x0)))
+        return self.mapping.to_real(self.density._from_noise(state, noise, self._given(x0)))
 
     def _given(self, x0: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
         start, rest = jnp.split(x0, [self.dim])
-        return jnp.concatenate([self.chart.from_real(start), rest])
+        return jnp.concatenate([self.mapping.from_real(start), rest])
