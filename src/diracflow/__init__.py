@@ -2,8 +2,8 @@
 
 The rooms, in the order of the computation; each imports only from those above it:
 
-- `problem`: what is solved: the SDE, laws of the start, built-in models with exact densities, the
-    Fokker--Planck operator
+- `problem`: what is solved: the SDE and its domain, laws of the start, built-in models with exact
+    densities, the Fokker--Planck operator
 - `source`: the Gaussian the flow starts from: Euler step, closure with the ensemble's width,
     moment closure
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
@@ -25,14 +25,19 @@ from typing import Any
 # Imported on first use: `diracflow --help` must not wait for JAX.
 _PUBLIC = {
     "SDE": ".problem.sde",
+    "Real": ".problem.domains",
+    "Positive": ".problem.domains",
+    "Interval": ".problem.domains",
     "Normal": ".problem.laws",
     "Uniform": ".problem.laws",
     "LogNormal": ".problem.laws",
     "Product": ".problem.laws",
     "Mixture": ".problem.mixture",
+    "BoundaryWarning": ".problem.boundaries",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
     "ExactOrnsteinUhlenbeck": ".problem.families",
+    "ExactGeometricBrownian": ".problem.families",
     "ExactCIR": ".problem.square_root",
     "ClosureSource": ".source.closure",
     "MomentSource": ".source.moments",

@@ -13,7 +13,9 @@ from jaxtyping import PRNGKeyArray
 from .density.card import certificate_table
 from .density.transition import Facts, TransitionDensity
 from .flow.ansatz import StandardisedAnsatz
-from .problem.checks import check_coefficients
+from .problem.boundaries import BoundaryWarning, boundaries, boundary_message
+from .problem.chart import chart_for
+from .problem.checks import check_coefficients, check_starts
 from .problem.given import scope
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
@@ -59,9 +61,10 @@ def learn(
 
     **Arguments:**
 
-    - `sde`: the equation.
+    - `sde`: the equation. If its states are constrained to a domain, it is learned in
+        coordinates without ends, and a `BoundaryWarning` tells of ends that paths can reach.
     - `starts`: law of the start point, such as `diracflow.Normal(0.0, 1.0)`; scalars are repeated
-        over the components.
+        over the components. All of it must lie inside the domain.
     - `horizon`: the longest time $T$ since the start.
     - `key`: of `jax.random.key`; equal keys give equal results.
     - `preset`: `"quick"`, `"accurate"` or `"paper"`.
@@ -93,9 +96,16 @@ def learn(
     law, key = laws.law, _typed(key)
     chosen = sized(chosen, sde.dim, law.dim)
     with jax.enable_x64(True):
+        check_starts(sde, laws.starts)
         check_coefficients(sde, law, began, horizon)
+        ends = boundaries(sde, law, began, horizon)
+        warned = boundary_message(ends)
+        if warned:
+            warnings.warn(warned, BoundaryWarning, stacklevel=2)
+        chart = chart_for(sde, law, began)
+        law = chart.law(law)
         flow_key, draw_key = jr.split(key)
-        ansatz = build_ansatz(sde, law, began, horizon, chosen, flow_key)
+        ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
         # A file holds the source that was taken, not the rule that took it.
         chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
@@ -116,8 +126,9 @@ def learn(
         history=tuple(loop.history),
         versions=versions(),
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
+        boundaries=ends,
     )
-    density = TransitionDensity(ansatz, loop.trajectory(), laws, facts)
+    density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart)
     if certify and density.horizon > 0:
         density = density.with_facts(certificate=certificate_table(density, key))
     return _delivered(density)

@@ -20,6 +20,12 @@ app = typer.Typer(
 
 use_commands.register(app)
 
+# Written out: `--help` must not wait for JAX. A test compares them with `models.MODELS`.
+BUILT_IN = (
+    *("benes", "sheared", "ornstein_uhlenbeck", "brownian", "geometric_brownian", "cir", "ckls"),
+    *("jacobi", "lotka_volterra", "heston"),
+)
+
 
 @app.callback()
 def _commands() -> None:
@@ -28,7 +34,7 @@ def _commands() -> None:
 
 @app.command()
 def run(
-    model: Annotated[str, typer.Argument(help="benes, seasonal, ...; all of `diracflow.models`.")],
+    model: Annotated[str, typer.Argument(help=f"One of {', '.join(BUILT_IN)}.")],
     preset: Preset = "quick",
     out: Annotated[
         Path | None, typer.Option(help="Where to leave model, report and figures [runs/MODEL].")
@@ -38,7 +44,7 @@ def run(
     settings: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Learn a built-in model, check it against the exact density, draw the figures."""
+    """Learn a built-in model, check it against the exact density if known, draw the figures."""
     changes = dict(_setting(text) for text in settings or [])
     from .run import run_model
 

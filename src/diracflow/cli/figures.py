@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import view
+from ..density.card import landmarks
 from ..density.transition import TransitionDensity
 from ..evaluate.study import Study
 from ..problem.models import Model
@@ -17,21 +18,32 @@ from ..uses.green import propagate
 Makers = dict[str, Callable[[], Figure]]
 
 
-def draw_figures(density: TransitionDensity, problem: Model, result: Study, out: Path) -> list[str]:
+def draw_figures(
+    density: TransitionDensity, problem: Model, result: Study | None, out: Path
+) -> list[str]:
     """Write the figures that fit the model into `out`; returns their names."""
     exact = problem.exact
-    assert exact is not None
-    makers: Makers = {
-        "error.png": lambda: view.error_over_time(result),
-        "training.png": lambda: view.training_history(density),
-    }
+    makers: Makers = {"training.png": lambda: view.training_history(density)}
+    if result is not None:
+        makers["error.png"] = lambda: view.error_over_time(result)
     # The others show one density for each start.
     alone = not density.params and density.start_time is not None
-    if alone and density.dim > 1:
+    if alone and exact is not None and density.dim > 1:
         makers |= _planar(density, exact) if density.dim == 2 else _higher(density, exact)
+    elif alone:
+        makers |= _over_time(density, exact)
     for name, make in makers.items():
         make().savefig(out / name)
     return list(makers)
+
+
+def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | None) -> Makers:
+    """From the centre of the starts, at three times."""
+    x0 = landmarks(density.starts)["centre"]
+    times = [share * density.horizon for share in (0.03, 0.3, 1.0)]
+    if density.dim == 1:
+        return {"density.png": lambda: view.lines(density, exact, times, x0)}
+    return {"density.png": lambda: view.planes(density, times, x0)} if density.dim == 2 else {}
 
 
 def _planar(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:

@@ -9,6 +9,7 @@ def info_text(header: dict[str, Any], path: str) -> str:
     lines = {
         "file": path,
         "SDE": _equation(sde),
+        **_domain(header),
         "starts": _law(header["starts"]),
         **{f"  {law['name']}": _law(law) for law in header["params"]},
         "start time": _start_time(header),
@@ -28,6 +29,20 @@ def info_text(header: dict[str, Any], path: str) -> str:
 def _equation(sde: dict[str, Any]) -> str:
     name = "user's own" if sde["model"] is None else f"built-in model {sde['model']}"
     return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
+
+
+def _domain(header: dict[str, Any]) -> dict[str, str]:
+    """Where the state lives, and what Feller's test said; nothing where it ranges over all."""
+    if all(part["domain"] == "Real" for part in header["sde"]["domain"]):
+        return {}
+    lines = {"domain": " x ".join(_named(part, "domain") for part in header["maps"])}
+    rows = [
+        f"component {row['component']} at {row['end']:g}: "
+        f"{'ACCESSIBLE, not to be trusted' if row['accessible'] else 'not reached'}"
+        f" (index {row['index'] and round(row['index'], 3)})"
+        for row in header["boundaries"]
+    ]
+    return {**lines, "ends": "; ".join(rows)}
 
 
 def _text(text: dict[str, str]) -> list[str]:
@@ -64,8 +79,13 @@ def _errors(header: dict[str, Any]) -> list[str]:
 
 
 def _law(law: dict[str, Any]) -> str:
-    parameters = {name: value for name, value in law.items() if name not in ("law", "name")}
-    return f"{law['law']}({', '.join(f'{name}={value}' for name, value in parameters.items())})"
+    return _named(law, "law")
+
+
+def _named(description: dict[str, Any], kind: str) -> str:
+    parameters = {key: value for key, value in description.items() if key not in (kind, "name")}
+    inner = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    return f"{description[kind]}({inner})"
 
 
 def _start_time(header: dict[str, Any]) -> str:

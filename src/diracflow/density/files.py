@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from ..problem.chart import Chart
+from ..problem.domains import domain_from
 from ..problem.given import Scope, given, scope
 from ..problem.laws import law_from
 from ..problem.models import model
@@ -87,7 +89,10 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
             "model": None if origin is None else origin[0],
             "arguments": None if origin is None else json.loads(origin[1]),
             "text": equation_text(density.sde),
+            "domain": [part.describe() for part in density.sde.domain],
         },
+        "maps": [part.describe() for part in density.chart.maps],
+        "boundaries": list(facts.boundaries),
         "starts": density.starts.describe(),
         "start_time": density.start_time,  # or null, where `start_times` is its law
         **density.scope.describe(),
@@ -110,11 +115,13 @@ def _restored(
 ) -> TransitionDensity:
     sde = _equation(header["sde"], sde, path)
     laws = _laws(header, sde, path)
+    chart = Chart(sde, tuple(map(domain_from, header["maps"])))
     _compare_probes(sde, arrays, header["start_time"], path)
     settings = Settings(**_infinite_fields(header["settings"]))
     with jax.enable_x64(True):
         ansatz = build_ansatz(
-            *(sde, laws.law, header["start_time"], header["asked_horizon"], settings, jr.key(0))
+            *(chart.equation(), chart.law(laws.law), header["start_time"]),
+            *(header["asked_horizon"], settings, jr.key(0)),
         )
         width = len(ansatz.theta)
     trajectory = Trajectory(*(arrays[name] for name in ("clocks", "thetas", "first", "last")))
@@ -134,8 +141,9 @@ def _restored(
         key=tuple(header["key"]),
         certificate=tuple(header["certificate"]),
         errors=tuple(header["errors"]),
+        boundaries=tuple(header["boundaries"]),
     )
-    return TransitionDensity(ansatz, trajectory, laws, facts)
+    return TransitionDensity(ansatz, trajectory, laws, facts, chart)
 
 
 def _laws(header: dict[str, Any], sde: SDE, path: str) -> Scope:
@@ -162,6 +170,12 @@ def _equation(stored: dict[str, Any], sde: SDE | None, path: str) -> SDE:
         raise ModelFileError(
             f"{path} was learned for an SDE with {stored['dim']} components and "
             f"{stored['noise_dim']} noise columns; got {sde.dim} and {sde.noise_dim}."
+        )
+    domain = [part.ends for part in map(domain_from, stored["domain"])]
+    if domain != [part.ends for part in sde.domain]:
+        raise ModelFileError(
+            f"{path} was learned on the domain {domain}, lower and upper ends of each component; "
+            f"that of the SDE given is {[part.ends for part in sde.domain]}."
         )
     return sde
 

@@ -15,6 +15,7 @@ from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.arguments import checked_point
 from ..problem.broadcast import map_points
+from ..problem.chart import Chart, plain_chart, start_coordinates
 from ..problem.given import Scope
 from ..problem.laws import AbstractLaw
 from ..problem.parameters import Bounds, Params
@@ -43,6 +44,7 @@ class Facts:
     key: tuple[int, ...] = ()  # the data of the random key
     certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
     errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
+    boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
 
 
 class TransitionDensity(AbstractTransitionDensity):
@@ -53,9 +55,10 @@ class TransitionDensity(AbstractTransitionDensity):
     `jax_enable_x64` is set; training always uses float64.
     """
 
-    ansatz: AbstractAnsatz
+    ansatz: AbstractAnsatz  # in the coordinates of the chart
     trajectory: Trajectory
-    scope: Scope
+    scope: Scope  # of states
+    chart: Chart
     facts: Facts = eqx.field(static=True)
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
@@ -67,11 +70,13 @@ class TransitionDensity(AbstractTransitionDensity):
         trajectory: Trajectory,
         scope: Scope | AbstractLaw,
         facts: Facts,
+        chart: Chart | None = None,
     ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
         self.scope = scope if isinstance(scope, Scope) else Scope(scope)
         self.trajectory, self.facts = trajectory, facts
+        self.chart = plain_chart(ansatz.source.sde) if chart is None else chart
         self.dim = self.noise_dim = ansatz.source.sde.dim
         self.params = ansatz.source.sde.params
         # The square of the last clock may differ from the horizon asked for by rounding.
@@ -81,7 +86,7 @@ class TransitionDensity(AbstractTransitionDensity):
     @property
     def sde(self) -> SDE:
         """The equation whose density this is."""
-        return self.ansatz.source.sde
+        return self.chart.sde
 
     @property
     def starts(self) -> AbstractLaw:
@@ -153,7 +158,8 @@ class TransitionDensity(AbstractTransitionDensity):
         with jax.enable_x64(True):
             checked = self._checked(t, params, start_time=start_time, x0=x0)
             time, start = map(np.asarray, checked)
-        np.broadcast_shapes(time.shape, start.shape[:-1])
+            np.broadcast_shapes(time.shape, start.shape[:-1])
+            start = np.asarray(start_coordinates(self.chart, start))
         return certificate(self.ansatz, self.trajectory, key, time, start, samples)
 
     def coverage(
@@ -186,12 +192,12 @@ class TransitionDensity(AbstractTransitionDensity):
 
     def source_only(self) -> SourceDensity:
         """The source without the flow: what one has before learning anything."""
-        return SourceDensity(self.ansatz.source, self.horizon)
+        return SourceDensity(self.ansatz.source, self.horizon, self.chart)
 
     def with_facts(self, **changes: Any) -> "TransitionDensity":
         """The same density, knowing more of itself."""
         facts = dataclasses.replace(self.facts, **changes)
-        return TransitionDensity(self.ansatz, self.trajectory, self.scope, facts)
+        return TransitionDensity(self.ansatz, self.trajectory, self.scope, facts, self.chart)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the density to a file that `diracflow.load` reads."""
@@ -219,21 +225,27 @@ class TransitionDensity(AbstractTransitionDensity):
         self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         t, ansatz = state
-        return ansatz.log_prob(x, t, x0)
+        y, log_slope = self.chart.end(x)
+        return ansatz.log_prob(y, t, self.chart.start(x0)) + log_slope
 
     def _from_noise(
         self, state: Any, noise: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         t, ansatz = state
-        return ansatz.from_noise(noise, t, x0)
+        return self.chart.from_real(ansatz.from_noise(noise, t, self.chart.start(x0)))
 
     def _guard(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
     ) -> None:
+        if not isinstance(x0, jax.core.Tracer):
+            self._require_inside(x0)
         if not isinstance(start, jax.core.Tracer):
             guard(self.scope, start, strict, once_for=self.facts)
         elif not isinstance(x0, jax.core.Tracer):  # parameters are searched for, starts known
             guard(Scope(self.starts), x0, strict, once_for=self.facts)
+
+    def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
+        self.chart.require_inside(x0)
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:
@@ -247,8 +259,11 @@ def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Arr
         return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
 
     def at_point(state: Moving, x: Array, x0: Array) -> Array:
-        y = state.ansatz.coordinates(x, state.clock, x0)
-        return state.residual(y, x0) / (2 * state.clock)
+        # Relative rates are the same in states and coordinates; outside there is no density.
+        y, log_slope = density.chart.end(x)
+        y0 = density.chart.start(x0)
+        residual = state.residual(state.ansatz.coordinates(y, state.clock, y0), y0)
+        return jnp.where(log_slope > -jnp.inf, residual, jnp.nan) / (2 * state.clock)
 
     return map_points(at_time, at_point, t, x, x0)
 
@@ -258,6 +273,6 @@ def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Ar
     _, ansatz = density._at_time(t)
 
     def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
-        return ansatz.stages(noise, t, x0)
+        return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))
 
     return jax.vmap(one, out_axes=1)(noise)

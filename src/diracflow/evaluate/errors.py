@@ -7,7 +7,8 @@ For each time and start, three distances between the density $P$ and the exact $
 - total variation: $\tfrac12\int|P-\rho|$.
 
 In one and two dimensions the integrals are sums over a grid that holds both densities, which for
-smooth densities converges faster than any power of the spacing. Above, and where a grid does not
+smooth densities converges faster than any power of the spacing; where the state is constrained the
+grid is even in the density's own coordinates, which have no ends. Above, and where a grid does not
 resolve both, they are means over samples, with their standard errors. Half of the samples come from
 $\rho$ and half from $P$: samples of $\rho$ alone would not see mass that $P$ has elsewhere.
 """
@@ -21,6 +22,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.chart import Chart, start_coordinates
 from ..problem.parameters import Params
 from ..problem.transition import AbstractTransitionDensity
 
@@ -97,12 +99,14 @@ def _by_quadrature(
     x, volume = _covering_grid(density, exact, t, given, key, grid)
     log_p, log_rho = (_log_probs(law, t, x, given) for law in (density, exact))
     p, rho = np.exp(log_p), np.exp(log_rho)
-    masses = volume * np.stack([p.sum(axis=0), rho.sum(axis=0)])
+    masses = np.stack([np.sum(volume * p, axis=0), np.sum(volume * rho, axis=0)])
     if np.any(np.abs(masses - 1) > _UNRESOLVED):
         return None
-    squared_l2 = np.sum((p - rho) ** 2, axis=0) / np.sum(rho**2, axis=0)
-    kl = volume * np.sum(rho * (log_rho - log_p) + p - rho, axis=0)
-    total_variation = 0.5 * volume * np.sum(np.abs(p - rho), axis=0)
+    squared_l2 = np.sum(volume * (p - rho) ** 2, axis=0) / np.sum(volume * rho**2, axis=0)
+    # Outside a domain both vanish.
+    ratio = np.where(rho > 0, log_rho - log_p, 0.0)
+    kl = np.sum(volume * (rho * ratio + p - rho), axis=0)
+    total_variation = 0.5 * np.sum(volume * np.abs(p - rho), axis=0)
     none = np.zeros_like(squared_l2)
     return Errors(squared_l2, kl, total_variation, none, none, none)
 
@@ -120,14 +124,29 @@ def _covering_grid(
         law.sample(jr.fold_in(key, i), t, given.x0, (1024,), **given.keywords)
         for i, law in enumerate((density, exact))
     ]
-    cloud = np.concatenate([np.asarray(d, dtype=np.float64) for d in draws])
+    chart = getattr(density, "chart", None)
+    cloud = np.concatenate([_coordinates(chart, np.asarray(d, dtype=np.float64)) for d in draws])
     low, high = cloud.min(axis=0), cloud.max(axis=0)
     # A thousand draws reach three standard deviations; two thirds of their range more on each
     # side reach seven, where a Gaussian has fallen to 1e-11 of its height.
     low, high = low - 2 / 3 * (high - low), high + 2 / 3 * (high - low)
     axes = np.meshgrid(*[np.linspace(0, 1, grid)] * exact.dim, indexing="ij")
     unit = np.stack(axes, axis=-1).reshape(-1, 1, exact.dim)
-    return low + (high - low) * unit, np.prod((high - low) / (grid - 1), axis=-1)
+    y, cell = low + (high - low) * unit, np.prod((high - low) / (grid - 1), axis=-1)
+    return _states(chart, y, cell)
+
+
+def _coordinates(chart: Chart | None, x: np.ndarray) -> np.ndarray:
+    return x if chart is None else np.asarray(start_coordinates(chart, x))
+
+
+def _states(chart: Chart | None, y: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """States with coordinates `y`, and how much of the state space a cell there takes up."""
+    if chart is None or chart.plain:
+        return y, cell
+    x = jnp.vectorize(chart.from_real, signature="(d)->(d)")(y)
+    log_slopes = jnp.vectorize(chart.log_slope, signature="(d)->()")(x)
+    return np.asarray(x), cell * np.exp(-np.asarray(log_slopes))
 
 
 def _by_sampling(

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..density.transition import TransitionDensity
+from ..problem.chart import Chart
 from ..problem.parameters import Params
 from ..problem.sde import SDE
 from ..uses.equation import began_at, member_of, scalars
@@ -54,8 +55,12 @@ def agreement_with_paths(
     path_key, draw_key = jr.split(key)
     began = began_at(density, start_time, "start_time")
     with jax.enable_x64(True):
-        sde = member_of(density.sde, scalars(density, params))
-        ends = euler_maruyama(sde, path_key, x0, t, began, paths, steps)
+        member = member_of(density.sde, scalars(density, params))
+        # In coordinates without ends, where the state has any: steps would leave the domain.
+        chart = Chart(member, density.chart.maps)
+        y0 = chart.start(jnp.asarray(x0, float))
+        ends = euler_maruyama(chart.equation(), path_key, y0, t, began, paths, steps)
+        ends = jax.vmap(chart.from_real)(ends)
         draws = density.sample(draw_key, t, x0, paths, params, start_time=start_time)
         a, b = np.asarray(ends), np.asarray(draws)
     if not np.all(np.isfinite(a)):

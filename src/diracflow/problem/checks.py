@@ -15,6 +15,29 @@ from .sde import SDE
 
 # Starts at which the coefficients are tried out.
 _TRIALS = 256
+# Share of a law beyond which no training draws.
+_FAR = 1e-12
+
+
+def check_starts(sde: SDE, starts: AbstractLaw) -> None:
+    """Raise if a law has mass outside the domain of the SDE, as far as trainings draw from it."""
+    dim = sde.dim
+    far = jnp.asarray([_FAR, 1 - _FAR])
+    # Along each axis of the law and along its diagonals, and at random.
+    axes = jnp.full((dim, 2, dim), 0.5).at[jnp.arange(dim), :, jnp.arange(dim)].set(far)
+    corners = jnp.broadcast_to(far[:, None], (2, dim))
+    u = jnp.concatenate([axes.reshape(-1, dim), corners])
+    x = np.concatenate([starts.transport(u), starts.sample(jr.key(0), (_TRIALS,))])
+    for component, part in enumerate(sde.domain):
+        values = x[:, component]
+        outside = ~np.asarray(part.contains(values))
+        if outside.any():
+            raise ValueError(
+                f"`starts` must lie inside the domain: component {component} lives in {part}, and "
+                f"the law reaches {values[outside][0]:.4g}. Take `diracflow.LogNormal` for "
+                "positive components, `diracflow.Uniform` for intervals, or `diracflow.Product` of "
+                "such laws."
+            )
 
 
 def check_coefficients(

@@ -4,13 +4,15 @@ All are functions of one component. Parameters, or the time, follow the start in
 every density that has them; `jnp` functions of them all, so gradients are exact.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from .parameters import Bounds
+from .parameters import Bounds, check_names
 from .transition import AbstractTransitionDensity
 
 
@@ -110,6 +112,82 @@ class ExactSeasonal(AbstractTransitionDensity):
         turn = 2 * np.pi
         wave = self.rate * jnp.sin(turn * t) - turn * jnp.cos(turn * t)
         return self.level + self.amplitude * self.rate / (self.rate**2 + turn**2) * wave
+
+
+class ExactGeometricBrownian(AbstractTransitionDensity):
+    r"""Transition of $dX = \mu X\,dt + \sigma X\,dW$ on the positive half line.
+
+    `params` are `rate` $\mu$ (any number) and `noise` $\sigma > 0$; starts must be positive.
+    """
+
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self) -> None:
+        self.params = ("rate", "noise")
+        self.dim = self.noise_dim = 1
+        self.horizon = np.inf
+
+    @property
+    def param_bounds(self) -> Bounds:
+        return {"noise": (0.0, np.inf)}
+
+    def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
+        return t
+
+    def _log_prob(
+        self, state: Float[Array, ""], x: Float[Array, " 1"], x0: Float[Array, " 3"]
+    ) -> Float[Array, ""]:
+        mean, deviation = _log_law(state, x0)
+        positive = x[0] > 0
+        log_x = jnp.log(jnp.where(positive, x[0], 1.0))
+        return jnp.where(positive, norm.logpdf(log_x, mean, deviation) - log_x, -jnp.inf)
+
+    def _from_noise(
+        self, state: Float[Array, ""], noise: Float[Array, " 1"], x0: Float[Array, " 3"]
+    ) -> Float[Array, " 1"]:
+        mean, deviation = _log_law(state, x0)
+        return jnp.exp(mean + deviation * noise)
+
+
+class Fixed(AbstractTransitionDensity):
+    """A density with parameters, at some values of them."""
+
+    density: AbstractTransitionDensity
+    values: tuple[float, ...] = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self, density: AbstractTransitionDensity, **params: float):
+        check_names(density.params, params)
+        self.density, self.params = density, ()
+        self.values = tuple(float(params[name]) for name in density.params)
+        self.dim, self.noise_dim = density.dim, density.noise_dim
+        self.horizon = density.horizon
+
+    def _at_time(self, t: Float[Array, ""]) -> Any:
+        return self.density._at_time(t)
+
+    def _log_prob(
+        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
+    ) -> Float[Array, ""]:
+        return self.density._log_prob(state, x, self._given(x0))
+
+    def _from_noise(
+        self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        return self.density._from_noise(state, noise, self._given(x0))
+
+    def _given(self, x0: Float[Array, " d"]) -> Float[Array, " d+k"]:
+        return jnp.concatenate([x0, jnp.asarray(self.values, x0.dtype)])
+
+
+def _log_law(t: Array, start: Float[Array, " 3"]) -> tuple[Array, Array]:
+    """Mean and deviation of the logarithm of a geometric Brownian motion."""
+    x0, rate, noise = start
+    return jnp.log(x0) + (rate - noise**2 / 2) * t, noise * jnp.sqrt(t)
 
 
 def _linear_law(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array]:

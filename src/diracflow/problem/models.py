@@ -1,37 +1,31 @@
 r"""Ready-made SDEs, each with its start law, its horizon and, where known, its exact density."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike
 
+from .constrained_models import (
+    cir,
+    ckls,
+    geometric_brownian,
+    heston,
+    jacobi,
+    lotka_volterra,
+)
 from .exact import ExactBenes, ExactLinear, ExactSheared
 from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
-from .laws import AbstractLaw, Normal, Uniform
+from .laws import Normal, Uniform
+from .model import Model, origin_of
 from .sde import SDE, Origin
-from .transition import AbstractTransitionDensity
-
-
-class Model(eqx.Module):
-    """An SDE with what is needed to learn it and to judge the result."""
-
-    name: str = eqx.field(static=True)
-    sde: SDE
-    starts: AbstractLaw
-    horizon: float = eqx.field(static=True)
-    exact: AbstractTransitionDensity | None
-    params: Mapping[str, AbstractLaw] = eqx.field(default_factory=dict)  # laws of the parameters
-    start_time: float | AbstractLaw = 0.0  # or the law of it
 
 
 def brownian(dim: int = 2) -> Model:
     r"""Standard Brownian motion $dX = dW$."""
     rate, level, noise = np.zeros((dim, dim)), np.zeros(dim), np.eye(dim)
-    sde = _linear_sde(rate, level, noise, _origin("brownian", dim=dim))
+    sde = _linear_sde(rate, level, noise, origin_of("brownian", dim=dim))
     return Model(
         "brownian", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactLinear(rate, level, noise)
     )
@@ -56,7 +50,7 @@ def ornstein_uhlenbeck(
     )
     if a.shape != (dim, dim):
         raise ValueError(f"`rate` must be a ({dim}, {dim}) matrix; got shape {a.shape}.")
-    origin = _origin(
+    origin = origin_of(
         "ornstein_uhlenbeck", dim=dim, rate=a.tolist(), level=m.tolist(), noise=sigma.tolist()
     )
     sde = _linear_sde(a, m, sigma, origin)
@@ -73,7 +67,7 @@ def ornstein_uhlenbeck_family() -> Model:
     sde = SDE(
         *(_family_drift, _family_diffusion, 1),
         params=("rate", "level", "noise"),
-        origin=_origin("ornstein_uhlenbeck_family"),
+        origin=origin_of("ornstein_uhlenbeck_family"),
     )
     box = {"rate": Uniform(0.5, 2.0), "level": Uniform(-0.5, 0.5), "noise": Uniform(0.3, 1.0)}
     starts = Normal(0.0, 1.0).expand(1)
@@ -91,7 +85,7 @@ def seasonal(
         Partial(_seasonal_drift, rate, level, amplitude),
         Partial(_constant, np.array([[noise]])),
         1,
-        origin=_origin("seasonal", rate=rate, level=level, amplitude=amplitude, noise=noise),
+        origin=origin_of("seasonal", rate=rate, level=level, amplitude=amplitude, noise=noise),
     )
     exact = ExactSeasonal(*map(float, constants))
     starts = Normal(level, 1.0).expand(1)
@@ -114,7 +108,7 @@ def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
         Partial(_benes_drift, rotation),
         Partial(_constant, rotation),
         dim,
-        origin=_origin("benes", angle=angle, dim=dim),
+        origin=origin_of("benes", angle=angle, dim=dim),
     )
     return Model("benes", sde, Normal(0.0, 0.75).expand(dim), 3.0, ExactBenes(rotation))
 
@@ -135,7 +129,7 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
         Partial(_sheared_drift, mixing, shear),
         Partial(_sheared_diffusion, mixing, shear),
         dim,
-        origin=_origin("sheared", dim=dim, shear=shear, seed=seed),
+        origin=origin_of("sheared", dim=dim, shear=shear, seed=seed),
     )
     return Model("sheared", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactSheared(mixing, shear))
 
@@ -147,6 +141,12 @@ MODELS: dict[str, Callable[..., Model]] = {
     "seasonal": seasonal,
     "benes": benes,
     "sheared": sheared,
+    "geometric_brownian": geometric_brownian,
+    "cir": cir,
+    "ckls": ckls,
+    "jacobi": jacobi,
+    "lotka_volterra": lotka_volterra,
+    "heston": heston,
 }
 
 
@@ -155,10 +155,6 @@ def model(name: str, **arguments: object) -> Model:
     if name not in MODELS:
         raise ValueError(f"No built-in model is called {name!r}; there are {', '.join(MODELS)}.")
     return MODELS[name](**arguments)
-
-
-def _origin(name: str, **arguments: object) -> Origin:
-    return name, json.dumps(arguments, default=lambda value: value.item())
 
 
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:

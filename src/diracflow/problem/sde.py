@@ -8,13 +8,14 @@ family; `at` picks one of its members, and only a member has a drift.
 """
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from .domains import AbstractDomain, Real, domains_of
 from .parameters import Params, check_names, checked_param
 
 # Name of the built-in model an SDE comes from, and its arguments as JSON: static fields are hashed.
@@ -34,6 +35,8 @@ class SDE(eqx.Module):
     - `dim`: the dimension $d$ of the state.
     - `params`: names of parameters. Coefficients then take a third argument, a mapping `p` of these
         names to scalars.
+    - `domain`: where the components live: `Real()`, `Positive()` or `Interval(a, b)`, one for all
+        or a tuple of one for each. Coefficients are evaluated inside only.
     - `origin`: set by the built-in models, so that files can name them.
 
     Shapes and types are checked at once, without evaluating anything.
@@ -60,6 +63,7 @@ class SDE(eqx.Module):
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     _origin: Origin | None = eqx.field(static=True)
+    domain: tuple[AbstractDomain, ...]
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class SDE(eqx.Module):
         dim: int,
         *,
         params: tuple[str, ...] = (),
+        domain: AbstractDomain | Sequence[AbstractDomain] = Real(),  # noqa: B008 (immutable)
         origin: Origin | None = None,
     ):
         if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
@@ -88,6 +93,7 @@ class SDE(eqx.Module):
                 f"Brownian motion; got {diffusion_shape}. For independent noise in each component "
                 "return `jnp.diag(...)`."
             )
+        self.domain = domains_of(domain, dim)
         self._drift = drift
         self._diffusion = diffusion
         self._names, self._values = names, None

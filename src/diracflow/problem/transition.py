@@ -193,6 +193,9 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> None:
         """Warn of starts for which the density was not made, or raise; exact ones know all."""
 
+    def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
+        """Raise for starts outside the domain of the SDE, where the density knows it."""
+
     def _keywords(self, tail: Float[Array | np.ndarray, "*batch k"]) -> dict[str, Any]:
         """What follows a start, as the keywords of a query."""
         params = {name: tail[..., i] for i, name in enumerate(self.params)}

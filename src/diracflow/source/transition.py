@@ -4,20 +4,25 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..problem.chart import Chart, plain_chart
 from ..problem.transition import AbstractTransitionDensity
 from .gaussian import AbstractGaussianSource
 
 
 class SourceDensity(AbstractTransitionDensity):
-    """A source, queried like any other transition density."""
+    """A source, queried like any other transition density, in the states of a chart if given."""
 
     source: AbstractGaussianSource
+    chart: Chart
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
 
-    def __init__(self, source: AbstractGaussianSource, horizon: float = np.inf):
+    def __init__(
+        self, source: AbstractGaussianSource, horizon: float = np.inf, chart: Chart | None = None
+    ):
         self.source, self.horizon = source, horizon
+        self.chart = plain_chart(source.sde) if chart is None else chart
         self.dim = self.noise_dim = source.sde.dim
         self.params = source.sde.params
 
@@ -31,9 +36,10 @@ class SourceDensity(AbstractTransitionDensity):
     def _log_prob(
         self, state: Float[Array, ""], x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        return self.source.log_prob(x, state, x0)
+        y, log_slope = self.chart.end(x)
+        return self.source.log_prob(y, state, self.chart.start(x0)) + log_slope
 
     def _from_noise(
         self, state: Float[Array, ""], noise: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        return self.source.from_noise(noise, state, x0)
+        return self.chart.from_real(self.source.from_noise(noise, state, self.chart.start(x0)))

@@ -12,6 +12,9 @@ and a path's weight is this over $\prod_{k<n-1} q_k(y_{k+1} | y_k)$. The density
 but enters the target over the last step only, where it is hardly more than a Gaussian. Times are
 $s_k = t - t(1 - k/n)^2$, since the pull towards the end grows as $1/(t - s)$.
 
+Where states are constrained to a domain, all this is done in coordinates without ends, so that no
+path leaves it.
+
 A proposal has the guided mean $y + h(b + \Sigma\nabla\log\rho)$ and, with $r = t - s_k$, the
 covariance $\Sigma h(r - h)/r$ of a Brownian bridge, so that a Brownian motion is bridged exactly
 by steps of any length.
@@ -27,6 +30,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.chart import Chart
+from ..problem.mapped import MappedDensity
 from ..problem.moving_frame import Frame
 from ..problem.parameters import Params
 from ..problem.sde import SDE
@@ -36,6 +41,7 @@ from ..source.gaussian import standard_log_prob
 from ..source.transition import SourceDensity
 from .equation import (
     began_at,
+    chart_of,
     check_start_times,
     equation_of,
     member_of,
@@ -139,16 +145,19 @@ def bridge(
     equation = member_of(equation_of(density, sde), given)
     start, end = _ends(density, x0, x1)
     _require_counts(steps, paths)
+    _require_inside(equation, x0=start, x1=end)
     began = began_at(density, start_time, "start_time")
     _require_reachable(density, start, end, t, {"params": given, "start_time": start_time})
     if density.start_time is not None:
         require_homogeneous(equation, began, float(t), jnp.stack([start, end, (start + end) / 2]))
-    local = SourceDensity(EulerSource(equation, density.start_time)) if local is None else local
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
     check_start_times(density, began + (t - remaining[:-1]), "bridge")
-    arrival = jnp.asarray(began + t, start.dtype)
-    chain = _Chain(density, local, equation, given, arrival, end)
-    inner, log_weights = _walk(chain, key, start, remaining, paths)
+    chart = chart_of(density, equation)
+    chain = _chain(density, local, chart, given, jnp.asarray(began + t, start.dtype), end)
+    inner, log_weights = _walk(chain, key, chart.start(start), remaining, paths)
+    inner = _states(chart, inner)
+    # The chain ends in the density of the end's coordinates.
+    log_weights = log_weights + chart.log_slope(end)
     _require_weight(log_weights)
     keywords = chain.keywords(density, remaining[1:-1, None])
     outside = float(jnp.mean(density.outside(inner, **keywords)))
@@ -187,6 +196,29 @@ class _Chain(eqx.Module):
         guided = self.sde.drift(self.arrival - r, y) + covariance @ score
         factor = jnp.sqrt(h * (r - h) / r) * jnp.linalg.cholesky(covariance)
         return Frame(y + h * guided, factor)
+
+
+def _chain(
+    density: AbstractTransitionDensity,
+    local: AbstractTransitionDensity | None,
+    chart: Chart,
+    params: dict[str, Array],
+    arrival: Array,
+    end: Array,
+) -> _Chain:
+    """The chain in the coordinates of a chart."""
+    equation = chart.equation()
+    if not chart.plain:
+        density = MappedDensity(density, chart)
+        local = None if local is None else MappedDensity(local, chart)
+    if local is None:
+        local = SourceDensity(EulerSource(equation, density.start_time))
+    return _Chain(density, local, equation, params, arrival, chart.start(end))
+
+
+@eqx.filter_jit
+def _states(chart: Chart, y: Float[Array, "steps paths d"]) -> Float[Array, "steps paths d"]:
+    return y if chart.plain else jax.vmap(jax.vmap(chart.from_real))(y)
 
 
 @eqx.filter_jit
@@ -231,6 +263,16 @@ def _ends(density: AbstractTransitionDensity, x0: ArrayLike, x1: ArrayLike) -> t
             raise ValueError(f"`{name}` must be finite; got {point}.")
         ends.append(point)
     return ends[0], ends[1]
+
+
+def _require_inside(sde: SDE, **ends: Array) -> None:
+    for name, point in ends.items():
+        inside = [bool(part.contains(x)) for part, x in zip(sde.domain, point, strict=True)]
+        if not all(inside):
+            raise ValueError(
+                f"`{name}` must lie inside the domain {' x '.join(map(str, sde.domain))}; got "
+                f"{point.tolist()}."
+            )
 
 
 def _require_counts(steps: int, paths: int) -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..problem.chart import Chart
 from ..problem.parameters import Params, checked_param, checked_params
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
@@ -65,6 +66,15 @@ def check_start_times(
     """Raise, naming what they are, where a density that depends on start times is not known."""
     if density.start_time is None:
         checked_param(name, times, {name: density.start_time_bounds}, "start time of a step in")
+
+
+def chart_of(density: AbstractTransitionDensity, sde: SDE) -> Chart:
+    """The coordinates that the density was learned in, else those of the domain by itself."""
+    known = getattr(density, "chart", None)
+    same = known is not None and [part.ends for part in known.maps] == [
+        part.ends for part in sde.domain
+    ]
+    return Chart(sde, known.maps if known is not None and same else sde.domain)
 
 
 def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n d"]) -> None:

@@ -106,6 +106,7 @@ def filter(  # the name that the field uses
     levels = _levels(quantiles)
     start_key, walk_key = jr.split(key)
     x = initial_particles(start_key, density, initial, particles)
+    density._require_inside(x)
     _require_log_density(observe, x[0], plan.observations[0])
     _require_same_law(density, plan, x, given)
     found = _walk(density, observe, walk_key, x, plan, levels, history, given)

@@ -3,6 +3,7 @@
 from .densities import comparison, conditional, joint, moulding, section
 from .histories import error_over_time, training_history
 from .inference import posterior_pairs, propagated
+from .lines import lines, planes
 from .paths import bridge_fan, filter_bands
 
 __all__ = [
@@ -12,7 +13,9 @@ __all__ = [
     "error_over_time",
     "filter_bands",
     "joint",
+    "lines",
     "moulding",
+    "planes",
     "posterior_pairs",
     "propagated",
     "section",

@@ -1,0 +1,319 @@
+r"""Where the components of a state live, and how they are carried to the real line.
+
+A map $\varphi$ to the whole line, smooth and increasing, leaves nothing outside: whatever is
+learned or drawn on the line comes back inside the domain. Far inside it should make the noise
+constant, $\varphi' = 1/\sigma$ (Lamperti), for the source is a Gaussian; towards an end it must be
+a logarithm, or the line would end there. So maps here are of two parts: a power of the
+distance from the end, with the exponent of the noise, and the inverse of the softplus function,
+which is linear inside and a logarithm at the end.
+"""
+
+import abc
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+# Softplus bends where the power of the distance has fallen to one part in so many of its value at
+# the centre of the starts.
+_SHARPNESS = 4.0
+
+
+class AbstractDomain(eqx.Module):
+    """A part of the real line, open, with a smooth increasing map onto the whole line.
+
+    Maps act on arrays of any shape, number by number. Points must lie inside.
+    """
+
+    @property
+    @abc.abstractmethod
+    def ends(self) -> tuple[float, float]:
+        """Lower and upper end."""
+
+    @abc.abstractmethod
+    def to_real(self, x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        r"""The map $\varphi$."""
+
+    @abc.abstractmethod
+    def _inverse(self, y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """The inverse of `to_real`, but for rounding."""
+
+    @abc.abstractmethod
+    def fitted(self, x: np.ndarray, noise: np.ndarray) -> "AbstractDomain":
+        """With the map that suits some states and the size of the noise there."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict:
+        """Name and numbers in plain Python, from which `domain_from` makes the domain again."""
+
+    def from_real(self, y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """The inverse of `to_real`: finite and strictly inside, also where numbers round off."""
+        low, high = _innermost(*self.ends, y.dtype)
+        return jnp.clip(self._inverse(y), low, high)
+
+    def log_slope(self, x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        r"""The logarithm of $\varphi'$."""
+        return jnp.log(jax.jvp(self.to_real, (x,), (jnp.ones_like(x),))[1])
+
+    def contains(self, x: Float[ArrayLike, "*n"]) -> Bool[Array, "*n"]:
+        """Which points lie inside."""
+        low, high = self.ends
+        return (jnp.asarray(x) > low) & (jnp.asarray(x) < high)
+
+    @property
+    @abc.abstractmethod
+    def centre(self) -> float:
+        """A point inside."""
+
+    def __str__(self) -> str:
+        return f"({self.ends[0]:g}, {self.ends[1]:g})"
+
+
+class Real(AbstractDomain):
+    """The whole line."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return -np.inf, np.inf
+
+    @property
+    def centre(self) -> float:
+        return 0.0
+
+    def to_real(self, x: Array) -> Array:
+        return x
+
+    def _inverse(self, y: Array) -> Array:
+        return y
+
+    def from_real(self, y: Array) -> Array:
+        return y
+
+    def log_slope(self, x: Array) -> Array:
+        return jnp.zeros_like(x)
+
+    def contains(self, x: ArrayLike) -> Array:
+        return jnp.ones_like(x, bool)
+
+    def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Real":
+        return self
+
+    def describe(self) -> dict:
+        return {"domain": "Real"}
+
+
+class Positive(AbstractDomain):
+    r"""The positive half line.
+
+    **Arguments:**
+
+    - `power`: the map is $\varphi(x) = \log(e^r - 1)$ with $r = 4(x/c)^p$, nearly a power law above
+        $c/4^{1/p}$ and $p\log x$ below; for negative $p$ both signs change, and for $p = 0$ it is
+        $\log(x/c)$. By default `learn` takes $1-p$ as the exponent with which the noise grows over
+        the starts: the logarithm for a geometric Brownian motion, a square root for CIR.
+    - `scale`: $c$; by default the middle of the starts, or 1 for the logarithm.
+
+    >>> import diracflow as df
+    >>> sde = df.SDE(
+    ...     drift=lambda t, x: 3.0 * (0.3 - x),
+    ...     diffusion=lambda t, x: 0.2 * x[:, None] ** 0.5,
+    ...     dim=1,
+    ...     domain=df.Positive(),
+    ... )
+    """
+
+    power: float | None = eqx.field(static=True)
+    scale: float | None = eqx.field(static=True)
+
+    def __init__(self, power: float | None = None, scale: float | None = None):
+        self.power, self.scale = _number("power", power), _number("scale", scale)
+        if self.scale is not None and self.scale <= 0:
+            raise ValueError(f"`scale` must be positive; got {scale}.")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return 0.0, np.inf
+
+    @property
+    def centre(self) -> float:
+        return self.scale or 1.0
+
+    def to_real(self, x: Array) -> Array:
+        power, scale = self.power or 0.0, self.scale or 1.0
+        if power == 0:
+            return jnp.log(x / scale)
+        return _sign(power) * softplus_inverse(_SHARPNESS * (x / scale) ** power)
+
+    def _inverse(self, y: Array) -> Array:
+        power, scale = self.power or 0.0, self.scale or 1.0
+        if power == 0:
+            return scale * jnp.exp(y)
+        r = jax.nn.softplus(_sign(power) * y) / _SHARPNESS
+        return scale * r ** (1 / power)
+
+    def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Positive":
+        power = self.power
+        if power is None:
+            power = _rounded(1 - _slope(np.log(x), np.log(noise)))
+        # A factor only shifts a logarithm.
+        middle = 1.0 if power == 0 else float(np.exp(np.mean(np.log(x))))
+        return Positive(power, middle if self.scale is None else self.scale)
+
+    def describe(self) -> dict:
+        return {"domain": "Positive", "power": self.power, "scale": self.scale}
+
+
+class Interval(AbstractDomain):
+    r"""The numbers between two ends.
+
+    **Arguments:**
+
+    - `low`, `high`: the ends.
+    - `arcsine`: whether the map is made of $r = \tfrac2\pi\arcsin\sqrt u$, with $u$ the share of
+        the interval below $x$, as $\log(e^{4r} - 1) - \log(e^{4(1-r)} - 1)$; else it is
+        $\log u - \log(1 - u)$. By default `learn` takes what leaves the noise more nearly constant
+        over the starts: the arcsine for a Jacobi process, whose noise is $\sqrt{u(1 - u)}$.
+    """
+
+    low: float = eqx.field(static=True)
+    high: float = eqx.field(static=True)
+    arcsine: bool | None = eqx.field(static=True)
+
+    def __init__(self, low: float, high: float, arcsine: bool | None = None):
+        first, last = _number("low", low), _number("high", high)
+        if first is None or last is None or not first < last:
+            raise ValueError(f"`Interval` needs `low < high`; got {low} and {high}.")
+        self.low, self.high, self.arcsine = first, last, arcsine
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
+    def centre(self) -> float:
+        return (self.low + self.high) / 2
+
+    def to_real(self, x: Array) -> Array:
+        below, above = (x - self.low) / self._width, (self.high - x) / self._width
+        if not self.arcsine:
+            return jnp.log(below) - jnp.log(above)
+        angles = (jnp.arctan(jnp.sqrt(ratio)) for ratio in (below / above, above / below))
+        r, rest = (softplus_inverse(_SHARPNESS * 2 / np.pi * angle) for angle in angles)
+        return r - rest
+
+    def _inverse(self, y: Array) -> Array:
+        # Each half from its own end: the other end's distance would round away.
+        lower = y <= 0
+        y = jnp.where(lower, y, -y)
+        if self.arcsine:
+            share = jnp.sin(np.pi / 2 * _between_softplus(y)) ** 2
+        else:
+            share = jax.nn.sigmoid(y)
+        return jnp.where(lower, self.low + self._width * share, self.high - self._width * share)
+
+    def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Interval":
+        if self.arcsine is not None:
+            return self
+        share = (x - self.low) / self._width
+        square_root = np.log(share * (1 - share)) / 2
+        spread = [np.std(np.log(noise) - k * square_root) for k in (1, 2)]
+        return Interval(self.low, self.high, bool(spread[0] < spread[1]))
+
+    def describe(self) -> dict:
+        return {
+            "domain": "Interval",
+            "low": self.low,
+            "high": self.high,
+            "arcsine": self.arcsine,
+        }
+
+    @property
+    def _width(self) -> float:
+        return self.high - self.low
+
+
+def softplus_inverse(r: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    r"""$\log(e^r - 1)$ for positive numbers."""
+    return r + jnp.log(-jnp.expm1(-r))
+
+
+def _between_softplus(y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    r"""The $r$ in (0, 1/2] with $\log(e^{kr} - 1) - \log(e^{k(1-r)} - 1) = y \le 0$.
+
+    $e^{kr}$ solves a quadratic equation; this is its root less one, without cancellation.
+    """
+    w, top = jnp.exp(y), math.exp(_SHARPNESS)
+    root = jnp.sqrt((1 - w) ** 2 + 4 * w * top)
+    return jnp.log1p(2 * w * (top - 1) / (root + 1 + w)) / _SHARPNESS
+
+
+def domain_from(description: dict) -> AbstractDomain:
+    """The domain that `describe` described."""
+    numbers = dict(description)
+    name = numbers.pop("domain", None)
+    makers = {"Real": Real, "Positive": Positive, "Interval": Interval}
+    if name not in makers:
+        raise ValueError(f"Unknown domain {name!r}; known are {sorted(makers)}.")
+    return makers[name](**numbers)
+
+
+def domains_of(domain: object, dim: int) -> tuple[AbstractDomain, ...]:
+    """A domain for each component, from one for all or a sequence of them."""
+    if isinstance(domain, AbstractDomain):
+        return (domain,) * dim
+    if not isinstance(domain, tuple | list) or not all(
+        isinstance(part, AbstractDomain) for part in domain
+    ):
+        raise ValueError(
+            "`domain` must be `diracflow.Real()`, `Positive()` or `Interval(a, b)`, or a tuple of "
+            f"these, one for each component; got {domain!r}."
+        )
+    if len(domain) != dim:
+        raise ValueError(f"`domain` has {len(domain)} components; the SDE has {dim}.")
+    return tuple(domain)
+
+
+def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """The outermost numbers of a type that lie inside, none of them subnormal."""
+    number = np.dtype(dtype).type
+    tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
+    first, last = (
+        np.nextafter(number(end), number(inwards))
+        for end, inwards in ((low, np.inf), (high, -np.inf))
+    )
+    # Rounding may have put the end itself inside.
+    first = first if first > low else np.nextafter(first, number(np.inf))
+    last = last if last < high else np.nextafter(last, number(-np.inf))
+    # Processors flush subnormal numbers to zero.
+    first = tiny if 0 <= low < tiny else first
+    last = -tiny if -tiny < high <= 0 else last
+    return np.maximum(first, -largest), np.minimum(last, largest)
+
+
+def _sign(power: float) -> float:
+    return math.copysign(1.0, power)  # NumPy's would make float32 numbers float64
+
+
+def _slope(x: np.ndarray, y: np.ndarray) -> float:
+    centred = x - np.mean(x)
+    return float(centred @ (y - np.mean(y)) / (centred @ centred))
+
+
+def _rounded(power: float) -> float:
+    """The nearest quarter within [-1, 1]: models have simple exponents, fits do not."""
+    return float(np.clip(np.round(4 * power) / 4, -1, 1))
+
+
+def _number(name: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
+    if not np.isfinite(number):
+        raise ValueError(f"`{name}` must be finite; got {value}.")
+    return number
