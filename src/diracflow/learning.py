@@ -16,7 +16,12 @@ from .flow.ansatz import StandardisedAnsatz
 from .problem.checks import check_coefficients
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
-from .training.build import build_ansatz, source_name
+from .training.build import (
+    build_ansatz,
+    require_fitting_source,
+    source_name,
+    source_reason,
+)
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.loop import TimeLoop
@@ -85,9 +90,11 @@ def learn(
     starts, key, chosen = starts.expand(sde.dim), _typed(key), sized(chosen, sde.dim)
     with jax.enable_x64(True):
         check_coefficients(sde, starts, start_time, horizon)
+        require_fitting_source(sde, starts, start_time, chosen)
         flow_key, draw_key = jr.split(key)
         ansatz = build_ansatz(sde, starts, start_time, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
+        why_source = source_reason(chosen.source, ansatz.source)
         # A file holds the source that was taken, not the rule that took it.
         chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
         run = (starts, horizon, chosen, draw_key)
@@ -106,6 +113,7 @@ def learn(
         seconds=loop.seconds(),
         history=tuple(loop.history),
         versions=versions(),
+        why_source=why_source,
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
     )
     density = TransitionDensity(ansatz, loop.trajectory(), starts, facts)

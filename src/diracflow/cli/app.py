@@ -28,7 +28,13 @@ def _commands() -> None:
 
 @app.command()
 def run(
-    model: Annotated[str, typer.Argument(help="benes, sheared, ornstein_uhlenbeck or brownian.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="benes, sheared, ornstein_uhlenbeck, brownian, linear_langevin, langevin, "
+            "duffing, van_der_pol or double_well."
+        ),
+    ],
     preset: Preset = "quick",
     out: Annotated[
         Path | None, typer.Option(help="Where to leave model, report and figures [runs/MODEL].")
@@ -38,7 +44,7 @@ def run(
     settings: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Learn a built-in model, check it against the exact density, draw the figures."""
+    """Learn a built-in model, check it against the exact density if known, draw figures."""
     changes = dict(_setting(text) for text in settings or [])
     from .run import run_model
 

@@ -17,26 +17,38 @@ from ..uses.green import propagate
 Makers = dict[str, Callable[[], Figure]]
 
 
-def draw_figures(density: TransitionDensity, problem: Model, result: Study, out: Path) -> list[str]:
+def draw_figures(
+    density: TransitionDensity, problem: Model, result: Study | None, out: Path
+) -> list[str]:
     """Write the figures that fit the model into `out`; returns their names."""
-    exact = problem.exact
-    assert exact is not None
-    makers: Makers = {
-        "error.png": lambda: view.error_over_time(result),
-        "training.png": lambda: view.training_history(density),
-    }
-    makers |= _planar(density, exact) if density.dim == 2 else _higher(density, exact)
+    makers: Makers = {"training.png": lambda: view.training_history(density)}
+    if density.dim == 2:
+        makers |= _moulding(density)
+    if result is not None and problem.exact is not None:
+        makers |= _compared(density, problem.exact, result)
     for name, make in makers.items():
         make().savefig(out / name)
     return list(makers)
 
 
+def _moulding(density: TransitionDensity) -> Makers:
+    noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
+    return {"moulding.png": lambda: view.moulding(density, density.horizon, np.zeros(2), noise)}
+
+
+def _compared(
+    density: TransitionDensity, exact: AbstractTransitionDensity, result: Study
+) -> Makers:
+    makers: Makers = {"error.png": lambda: view.error_over_time(result)}
+    if density.dim == 1:
+        return makers
+    return makers | (_planar if density.dim == 2 else _higher)(density, exact)
+
+
 def _planar(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:
     end = density.horizon
-    noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
     return {
         "joint.png": lambda: view.joint(density, exact, end, np.array([[0.0, 0.0], [1.5, -1.0]])),
-        "moulding.png": lambda: view.moulding(density, end, np.zeros(2), noise),
         "conditional.png": lambda: view.conditional(density, exact, np.zeros(2), end),
         "mixture.png": lambda: mixture_figure(density, exact, end),
     }

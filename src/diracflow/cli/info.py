@@ -13,6 +13,7 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "start time": f"{header['start_time']:g}",
         "horizon": _horizon(header),
         "preset": header["preset"],
+        "source": _source(header),
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
         "fresh residual": _residuals(history),
@@ -27,6 +28,11 @@ def info_text(header: dict[str, Any], path: str) -> str:
 def _equation(sde: dict[str, Any]) -> str:
     name = "user's own" if sde["model"] is None else f"built-in model {sde['model']}"
     return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
+
+
+def _source(header: dict[str, Any]) -> str:
+    why = header.get("why_source")
+    return header["settings"]["source"] + (f": {why}" if why else "")
 
 
 def _text(text: dict[str, str]) -> list[str]:

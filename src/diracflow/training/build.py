@@ -9,13 +9,14 @@ from ..flow.ansatz import AbstractAnsatz, RawAnsatz, StandardisedAnsatz
 from ..flow.coupling_flow import Layer, MakeLayer, coupling_flow
 from ..flow.monotone import MonotoneCoupling
 from ..galerkin.collocation import sobol
+from ..problem.checks import is_degenerate
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import ensemble
 from ..source.euler import EulerSource
 from ..source.gaussian import AbstractGaussianSource
-from ..source.moments import MomentSource
+from ..source.moments import MomentSource, graded_basis
 from .settings import Settings
 
 # Random orders among which the best is taken.
@@ -41,7 +42,10 @@ def build_ansatz(
     `settings` must be sized for the dimension.
     """
     affine, (mean, covariance) = settings.flow == "affine", _moments(starts, sde.dim)
-    source = _source(sde, mean, covariance, start_time, horizon, settings.source)
+    name = settings.source
+    if name == "auto" and is_degenerate(sde, starts, start_time):
+        name = "moments"
+    source = _source(sde, mean, covariance, start_time, horizon, name)
     flow = coupling_flow(
         _affine_layer(sde.dim, settings) if affine else _monotone_layer(sde.dim, settings),
         idle_dim_for(sde.dim, settings),
@@ -59,7 +63,7 @@ def _source(
     sde: SDE, mean: np.ndarray, covariance: np.ndarray, start_time: float, horizon: float, name: str
 ) -> AbstractGaussianSource:
     if name == "moments":
-        return MomentSource(sde, start_time)
+        return MomentSource(sde, start_time, graded_basis(sde, start_time, mean))
     if name in ("auto", "closure"):
         paths = ensemble(sde, mean, covariance, start_time, horizon)
         if name == "closure" or paths.bending >= _STRAIGHT:
@@ -71,6 +75,31 @@ def source_name(source: AbstractGaussianSource) -> str:
     """The setting that names a source."""
     names = {ClosureSource: "closure", MomentSource: "moments", EulerSource: "euler"}
     return names[type(source)]
+
+
+def source_reason(asked: str, source: AbstractGaussianSource) -> str:
+    """Why a training took its source, given the setting."""
+    if asked != "auto":
+        return "asked for"
+    reasons = {
+        "moments": "noise does not enter every component directly, so that an Euler step has no "
+        "density; this source starts from the linearised covariance of each start",
+        "closure": f"over the horizon the slopes of the drift add up to {_STRAIGHT} or more",
+        "euler": f"over the horizon the slopes of the drift add up to less than {_STRAIGHT}",
+    }
+    return reasons[source_name(source)]
+
+
+def require_fitting_source(
+    sde: SDE, starts: AbstractLaw, start_time: float, settings: Settings
+) -> None:
+    """Raise if the source that was asked for has no density where noise is degenerate."""
+    if settings.source in ("closure", "euler") and is_degenerate(sde, starts, start_time):
+        raise ValueError(
+            f'`source="{settings.source}"` needs noise in every component; here the covariance '
+            "`diffusion @ diffusion.T` is singular at a start, and so is that of an Euler step. "
+            'Use `source="moments"`, with the preset "accurate" or "quick".'
+        )
 
 
 def _affine_layer(dim: int, settings: Settings) -> MakeLayer:
