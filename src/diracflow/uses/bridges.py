@@ -14,7 +14,8 @@ $s_k = t - t(1 - k/n)^2$, since the pull towards the end grows as $1/(t - s)$.
 
 A proposal has the guided mean $y + h(b + \Sigma\nabla\log\rho)$ and, with $r = t - s_k$, the
 covariance $\Sigma h(r - h)/r$ of a Brownian bridge, so that a Brownian motion is bridged exactly
-by steps of any length.
+by steps of any length. Where noise does not enter every component these have no density, and steps
+of the linearised equation take their place: see `linearised_steps`.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.checks import is_degenerate_at
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 from ..source.euler import EulerSource
 from ..source.gaussian import standard_log_prob
+from ..source.moments import MomentSource, graded_basis
 from ..source.transition import SourceDensity
 from .equation import equation_of, require_homogeneous, start_of
+from .linearised_steps import LinearisedChain
 from .weights import WeightsVanished, effective_share, normalised, systematic
 
 
@@ -99,7 +103,8 @@ def bridge(
     - `paths`: how many.
     - `sde`: the equation, for densities that do not know theirs. Its coefficients must not
         depend on time.
-    - `local`: the transition $p_h$ over one step. By default the Euler--Maruyama step, which makes
+    - `local`: the transition $p_h$ over one step. By default the Euler--Maruyama step (moment
+        closure where noise does not enter every component), which makes
         the weights independent of the density but for the last step, at an error of first order in
         the step. With `local=density` no error of discretisation is left, but the density is
         trusted over all short times. Keep the default where the noise depends on the state:
@@ -127,9 +132,9 @@ def bridge(
     _require_reachable(density, start, end, t)
     began = start_of(density)
     require_homogeneous(equation, began, float(t), jnp.stack([start, end, (start + end) / 2]))
-    local = SourceDensity(EulerSource(equation, began)) if local is None else local
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
-    chain = _Chain(density, local, equation, began, end)
+    degenerate = is_degenerate_at(equation, began, jnp.stack([start, end]))
+    chain = (_linearised_chain if degenerate else _euler_chain)(density, local, equation, end)
     inner, log_weights = _walk(chain, key, start, remaining, paths)
     _require_weight(log_weights)
     outside = float(jnp.mean(density.outside(inner)))
@@ -163,9 +168,30 @@ class _Chain(eqx.Module):
         return Frame(y + h * guided, factor)
 
 
+def _euler_chain(
+    density: AbstractTransitionDensity,
+    local: AbstractTransitionDensity | None,
+    sde: SDE,
+    end: Float[Array, " d"],
+) -> _Chain:
+    began = start_of(density)
+    return _Chain(density, local or SourceDensity(EulerSource(sde, began)), sde, began, end)
+
+
+def _linearised_chain(
+    density: AbstractTransitionDensity,
+    local: AbstractTransitionDensity | None,
+    sde: SDE,
+    end: Float[Array, " d"],
+) -> LinearisedChain:
+    began = start_of(density)
+    source = MomentSource(sde, began, graded_basis(sde, began, np.asarray(end)))
+    return LinearisedChain(density, local or SourceDensity(source), source, end)
+
+
 @eqx.filter_jit
 def _walk(
-    chain: _Chain, key: PRNGKeyArray, x0: Array, remaining: Array, paths: int
+    chain: "_Chain | LinearisedChain", key: PRNGKeyArray, x0: Array, remaining: Array, paths: int
 ) -> tuple[Float[Array, "steps-1 paths d"], Float[Array, " paths"]]:
     r = remaining[:-2]
     h = r - remaining[1:-1]
