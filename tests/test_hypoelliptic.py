@@ -20,8 +20,9 @@ def test_a_linear_oscillator_is_exact_from_the_start_to_the_horizon(oscillator, 
     x0 = model.starts.sample(getkey(), (8,))
     found = df.errors(density, model.exact, [1e-6, 1e-3, 0.1, 2.0], x0).squared_l2
     # The source is exact, and the forcing so small that parameters do not move. At t = 1e-6 the
-    # position is 1e-9 wide, and its mean is known to 1e-16.
-    assert np.all(found < 1e-11)
+    # position is 6e-10 wide, and its mean is known to some 1e-16.
+    assert np.all(found[0] < 1e-9)
+    assert np.all(found[1:] < 1e-14)
     assert density.facts.settings.source == "moments"
     assert "noise does not enter" in density.facts.why_source
 

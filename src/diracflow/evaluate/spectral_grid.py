@@ -59,13 +59,13 @@ class SpectralGrid:
         """All nodes, of shape (points, ..., dim)."""
         return np.stack(np.meshgrid(*self.axes(), indexing="ij"), axis=-1)
 
-    def taper(self, x: np.ndarray) -> np.ndarray:
-        """One in the inner two thirds of the box, zero at its faces.
+    def tapers(self, x: np.ndarray) -> np.ndarray:
+        """Along each axis, one in the inner two thirds of the box and zero at its faces.
 
         A drift that jumps from face to face would spread over all waves of the periodic grid.
         """
         centre, half = np.add(self.low, self.high) / 2, np.subtract(self.high, self.low) / 2
-        return np.prod(0.5 * erfc((np.abs((x - centre) / half) - 0.82) / 0.04), axis=-1)
+        return 0.5 * erfc((np.abs((x - centre) / half) - 0.82) / 0.04)
 
     def derivative(self, axis: int) -> np.ndarray:
         """The matrix that differentiates along an axis."""
@@ -111,10 +111,18 @@ class _Operator:
         nodes = jnp.asarray(grid.nodes().reshape(-1, grid.dim))
         shape = (grid.points,) * grid.dim
         t = jnp.zeros(())
-        drift = jax.vmap(lambda x: sde.drift(t, x))(nodes)
+        drifts = jax.vmap(lambda x: sde.drift(t, x))
         covariance = jax.vmap(lambda x: sde.covariance(t, x))(nodes)
-        drift = drift * grid.taper(np.asarray(nodes))[:, None]
-        self.drift = [drift[:, i].reshape(shape) for i in range(grid.dim)]
+        tapers = grid.tapers(np.asarray(nodes))
+
+        def periodic(i: int) -> jax.Array:
+            # Towards the faces along its own axis a drift tends to the mean of its values there.
+            # Brought to a halt instead, one that leads outwards would pile up what little there is.
+            faces = [drifts(nodes.at[:, i].set(side[i]))[:, i] for side in (grid.low, grid.high)]
+            mean, others = (faces[0] + faces[1]) / 2, np.delete(tapers, i, axis=1).prod(axis=1)
+            return (mean + tapers[:, i] * (drifts(nodes)[:, i] - mean)) * others
+
+        self.drift = [periodic(i).reshape(shape) for i in range(grid.dim)]
         # Where noise is degenerate most entries vanish; they are left out.
         self.covariance = [
             {

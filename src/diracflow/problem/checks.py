@@ -75,7 +75,7 @@ def _require_reached(sigma: np.ndarray, slopes: np.ndarray, t: float, x0: Array)
     if unreached.any():
         worst, dim = int(np.argmax(unreached)), sigma.shape[1]
         reach = _reach(sigma[[worst]], slopes[[worst]])[0]
-        rank = np.linalg.matrix_rank(reach, tol=_SINGULAR * max(np.linalg.norm(reach, 2), 1e-300))
+        rank = np.linalg.matrix_rank(reach, tol=_SINGULAR * float(np.linalg.norm(reach, 2)))
         raise ValueError(
             f"Noise must reach every component, directly or through the drift; at t={t:g}, "
             f"x={_shown(x0[worst])}, a draw of the start law, it reaches {rank} of {dim} "

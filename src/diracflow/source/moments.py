@@ -96,10 +96,10 @@ class MomentSource(AbstractGaussianSource):
         return _Moments(mean, (covariance + covariance.T) / 2)
 
     def _to_basis(self, columns: Float[Array, "d k"]) -> Float[Array, "d k"]:
-        return columns if self.basis is None else self.basis.T.astype(columns.dtype) @ columns
+        return columns if self.basis is None else jnp.asarray(self.basis.T, columns.dtype) @ columns
 
     def _from_basis(self, columns: Float[Array, "d k"]) -> Float[Array, "d k"]:
-        return columns if self.basis is None else self.basis.astype(columns.dtype) @ columns
+        return columns if self.basis is None else jnp.asarray(self.basis, columns.dtype) @ columns
 
     def _lower(self, factor: Float[Array, "d d"]) -> Float[Array, "d d"]:
         """The lower triangular factor of the same covariance."""
@@ -138,7 +138,7 @@ def _orthonormal(columns: Float[np.ndarray, "d k"]) -> Float[np.ndarray, "d d"]:
         for _ in range(2):  # once more for the sake of rounding
             for direction in found:
                 rest -= (direction @ rest) * direction
-        if np.linalg.norm(rest) > _ALONG * max(np.linalg.norm(column), 1e-300):
+        if np.linalg.norm(rest) > _ALONG * float(np.linalg.norm(column)):
             found.append(rest / np.linalg.norm(rest))
     return np.stack(found[: len(columns)], axis=1)
 
