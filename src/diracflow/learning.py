@@ -15,11 +15,16 @@ from .density.transition import Facts, TransitionDensity
 from .flow.ansatz import StandardisedAnsatz
 from .problem.boundaries import BoundaryWarning, boundaries, boundary_message
 from .problem.chart import chart_for
-from .problem.checks import check_coefficients, check_starts
+from .problem.checks import check_coefficients, check_starts, is_degenerate
 from .problem.given import scope
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
-from .training.build import build_ansatz, source_name
+from .training.build import (
+    build_ansatz,
+    require_fitting_source,
+    source_name,
+    source_reason,
+)
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.loop import TimeLoop
@@ -98,6 +103,8 @@ def learn(
     with jax.enable_x64(True):
         check_starts(sde, laws.starts)
         check_coefficients(sde, law, began, horizon)
+        degenerate = is_degenerate(sde, law, began)
+        require_fitting_source(chosen, degenerate)
         ends = boundaries(sde, law, began, horizon)
         warned = boundary_message(ends)
         if warned:
@@ -107,6 +114,7 @@ def learn(
         flow_key, draw_key = jr.split(key)
         ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
+        why_source = source_reason(chosen.source, ansatz.source, degenerate)
         # A file holds the source that was taken, not the rule that took it.
         chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
         run = (law, horizon, chosen, draw_key)
@@ -125,6 +133,7 @@ def learn(
         seconds=loop.seconds(),
         history=tuple(loop.history),
         versions=versions(),
+        why_source=why_source,
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
         boundaries=ends,
     )

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from diracflow.cli.run import run_model
+
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
 
 
@@ -42,6 +44,19 @@ def test_info_in_words_and_in_json(ran):
     assert "STEP_LIMIT" in words.stdout
     header = json.loads(call("info", path, "--json").stdout)
     assert header["settings"]["samples"] == 64
+
+
+def test_run_does_without_an_exact_density(tmp_path, capsys):
+    small = {"layers": 2, "samples": 64, "tolerance": 0.1, "max_steps": 3}
+    with pytest.warns(UserWarning, match="max_steps"):
+        report = run_model("double_well", "quick", tmp_path, 0, 2, small)
+    assert report["errors"] == []
+    assert report["source"] == "closure"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"model.dflow", "report.json", "training.png"}
+    said = capsys.readouterr().out
+    assert "No exact density is known" in said
+    assert "Source: closure (over the horizon" in said
 
 
 def test_help_does_not_wait_for_jax():

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.problem.checks import check_coefficients
+from diracflow.problem.checks import check_coefficients, is_degenerate
 
 
 def zero(t, x):
@@ -49,9 +49,12 @@ def test_integer_coefficients_become_floats():
 BAD_VALUES = {
     "nan drift": (lambda t, x: jnp.sqrt(x), unit, r"`drift` is not finite at t=0, x=\[-"),
     "infinite noise": (zero, lambda t, x: jnp.eye(2) / (x[0] > 0), "`diffusion` is not finite"),
-    "singular noise": (zero, lambda t, x: jnp.array([[1.0], [0.0]]), "positive definite.*x="),
-    "rank one": (zero, lambda t, x: jnp.ones((2, 2)), "positive definite"),
-    "nearly rank one": (zero, lambda t, x: jnp.array([[1.0, 1.0], [1.0, 1 + 1e-9]]), "definite"),
+    "singular noise": (zero, lambda t, x: jnp.array([[1.0], [0.0]]), "x=.*reaches 1 of 2"),
+    "rank one": (zero, lambda t, x: jnp.ones((2, 2)), "reaches 1 of 2"),
+    "nearly rank one": (zero, lambda t, x: jnp.array([[1.0, 1.0], [1.0, 1 + 1e-9]]), "reaches 1"),
+    # The velocity never acts on the position: Kalman's condition fails.
+    "cut off": (lambda t, x: -x, lambda t, x: jnp.array([[0.0], [1.0]]), "Add a little noise"),
+    "no noise": (lambda t, x: -x, lambda t, x: jnp.zeros((2, 1)), "reaches 0 of 2"),
     "late nan": (lambda t, x: x * jnp.sqrt(0.5 - t), unit, "not finite at t=1"),
 }
 
@@ -61,3 +64,14 @@ def test_bad_values_name_the_point(drift, diffusion, message):
     sde = df.SDE(drift, diffusion, 2)
     with pytest.raises(ValueError, match=message):
         check_coefficients(sde, df.Normal(0.0, 1.0).expand(2), 0.0, 1.0)
+
+
+def test_noise_may_reach_components_through_the_drift():
+    starts = df.Normal(0.0, 1.0).expand(2)
+    for model in (df.models.langevin(), df.models.duffing(), df.models.linear_langevin()):
+        check_coefficients(model.sde, starts, 0.0, 1.0)
+        assert is_degenerate(model.sde, starts, 0.0)
+    assert not is_degenerate(df.models.van_der_pol().sde, starts, 0.0)
+    # Scales of their own do no harm: a heavy particle with weak noise.
+    heavy = df.models.linear_langevin(stiffness=1e-6, friction=1e-6, noise=1e-6)
+    check_coefficients(heavy.sde, starts, 0.0, 1.0)

@@ -67,6 +67,16 @@ def test_true_short_transitions_do_not_suit_noise_that_depends_on_the_state(getk
     assert bridged(sheared, getkey(), local=sheared.exact).effective_share < 0.6
 
 
+@pytest.mark.parametrize("steps", [2, 20])
+def test_linear_oscillators_with_noise_on_the_velocity_are_bridged_exactly(steps, getkey):
+    model = df.models.linear_langevin()
+    ends = (jnp.array([0.3, -0.5]), jnp.array([0.8, 0.4]))
+    found = df.bridge(getkey(), model.exact, *ends, 1.0, steps, 64, sde=model.sde)
+    exact = float(model.exact.log_prob(ends[1], 1.0, ends[0]))
+    # Widths of the last steps are (t / steps^2)^(3/2): rounding counts against them.
+    np.testing.assert_allclose(found.log_weights, exact, atol=1e-7)
+
+
 def test_brownian_motion_is_bridged_exactly_by_two_steps(getkey):
     found = bridged(BROWNIAN, getkey(), steps=2)
     exact = float(BROWNIAN.exact.log_prob(np.ones(2), 1.0, np.zeros(2)))

@@ -15,6 +15,7 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "start time": _start_time(header),
         "horizon": _horizon(header),
         "preset": header["preset"],
+        "source": _source(header),
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
         "fresh residual": _residuals(history),
@@ -43,6 +44,11 @@ def _domain(header: dict[str, Any]) -> dict[str, str]:
         for row in header["boundaries"]
     ]
     return {**lines, "ends": "; ".join(rows)}
+
+
+def _source(header: dict[str, Any]) -> str:
+    why = header.get("why_source")
+    return header["settings"]["source"] + (f": {why}" if why else "")
 
 
 def _text(text: dict[str, str]) -> list[str]:

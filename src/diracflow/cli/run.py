@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,13 @@ def run_model(
     # What a failed training reached must not take the place of an earlier model.
     file = "partial.dflow" if density.status.failed else "model.dflow"
     density.save(out / file)
-    if problem.exact is None:
-        say(f"Learned in {learned_in:.0f} s. No exact density is known; `diracflow check` judges.")
-        result = None
-    else:
-        say(f"Learned in {learned_in:.0f} s; comparing with the exact density at {starts} starts.")
-        result = study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
+    say(f"Learned in {learned_in:.0f} s. {_source_text(density)}")
+    result = _judged(density, problem, seed, starts, say)
+    if result is not None:
         density.with_facts(errors=tuple(result.summary())).save(out / file)
     report = _report(problem, preset, seed, changes, density, learned_in, result)
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    if result is not None:
-        say(_table(report["errors"]))
+    say(_bounds(report["certificate"]) if result is None else _table(report["errors"]))
     names = draw_figures(density, problem, result, out)
     say(f"Model, report and figures are in {out}: {file}, report.json, {', '.join(names)}")
     return report
@@ -89,6 +86,24 @@ def _learned(
         return failure.density
 
 
+def _source_text(density: TransitionDensity) -> str:
+    return f"Source: {density.facts.settings.source} ({density.facts.why_source})."
+
+
+def _judged(
+    density: TransitionDensity,
+    problem: Model,
+    seed: int,
+    starts: int,
+    say: Callable[[str], object],
+) -> Study | None:
+    """Errors against the exact density, if there is one."""
+    if problem.exact is None:
+        return None
+    say(f"Comparing with the exact density at {starts} starts.")
+    return study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
+
+
 def _report(
     problem: Model,
     preset: str,
@@ -103,6 +118,8 @@ def _report(
         "preset": preset,
         "settings": changes,
         "seed": seed,
+        "source": density.facts.settings.source,
+        "why_source": density.facts.why_source,
         "status": density.status.name,
         "failed": density.status.failed,
         "horizon": density.horizon,
@@ -115,6 +132,15 @@ def _report(
         "certificate": list(density.facts.certificate),
         "boundaries": list(density.facts.boundaries),
     }
+
+
+def _bounds(rows: list[dict[str, Any]]) -> str:
+    lines = ["No exact density is known. Total variation to the truth is at most (stderr):"]
+    lines += [
+        f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:8.1e}  ({row['stderr']:.0e})"
+        for row in rows
+    ]
+    return "\n".join(lines)
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -100,6 +100,7 @@ def _header(density: TransitionDensity) -> dict[str, Any]:
         "asked_horizon": facts.asked_horizon,
         "preset": facts.preset,
         "settings": _finite_fields(dataclasses.asdict(facts.settings)),
+        "why_source": facts.why_source,
         "status": facts.status.name,
         "seconds": facts.seconds,
         "versions": facts.versions,
@@ -138,6 +139,7 @@ def _restored(
         seconds=header["seconds"],
         history=tuple(Record(**record) for record in header["history"]),
         versions=header["versions"],
+        why_source=header.get("why_source", ""),  # files of earlier versions do not say
         key=tuple(header["key"]),
         certificate=tuple(header["certificate"]),
         errors=tuple(header["errors"]),

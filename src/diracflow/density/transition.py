@@ -41,6 +41,7 @@ class Facts:
     seconds: float
     history: tuple[Record, ...]
     versions: dict[str, str]
+    why_source: str = ""  # the reason for `settings.source`
     key: tuple[int, ...] = ()  # the data of the random key
     certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
     errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known

@@ -1,4 +1,9 @@
-"""Whether an SDE can be learned from a given law of starts."""
+r"""Whether an SDE can be learned from a given law of starts.
+
+Noise must reach every component: directly, if the covariance $\Sigma$ is positive definite, or
+through the drift. Linearised at a start, with $A = \nabla b$, the law of $X$ after any time has a
+density if and only if $(\sigma, A\sigma, \dots, A^{d-1}\sigma)$ has rank $d$: Kalman's condition.
+"""
 
 from typing import NamedTuple
 
@@ -7,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .given import given
 from .laws import AbstractLaw
@@ -15,6 +20,9 @@ from .sde import SDE
 
 # Starts at which the coefficients are tried out.
 _TRIALS = 256
+# Smallest singular value, relative to the largest, of what counts as regular. Squared in the
+# covariance: beyond this float64 cannot tell its Cholesky factor from singular.
+_SINGULAR = 1e-7
 # Share of a law beyond which no training draws.
 _FAR = 1e-12
 
@@ -43,17 +51,32 @@ def check_starts(sde: SDE, starts: AbstractLaw) -> None:
 def check_coefficients(
     sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
 ) -> None:
-    """Raise if a coefficient is not finite, or the covariance not positive definite, at a start.
+    """Raise if a coefficient is not finite, or noise does not reach every component, at a start.
 
     Draws of `starts` have parameters and the time of the start behind them, where these vary.
     """
-    x0 = starts.sample(jr.key(0), (_TRIALS,))
+    x0 = _trials(starts)
     for tau in (0.0, horizon):
-        drift, sigma, t = _coefficients(sde, start_time, jnp.asarray(tau), x0)
+        drift, sigma, slopes, t = _coefficients(sde, start_time, jnp.asarray(tau), x0)
         where = _Where(sde, t, x0)
         _require_finite("drift", drift, where)
         _require_finite("diffusion", sigma, where)
-        _require_definite(sigma, where)
+        _require_reached(np.asarray(sigma), np.asarray(slopes), where)
+
+
+def is_degenerate(sde: SDE, starts: AbstractLaw, start_time: float | None) -> bool:
+    r"""Whether the covariance $\Sigma$ is singular at a draw of the start law."""
+    return is_degenerate_at(sde, start_time, _trials(starts))
+
+
+def is_degenerate_at(sde: SDE, start_time: float | None, x0: Float[Array, "n d+k"]) -> bool:
+    r"""Whether the covariance $\Sigma$ is singular at one of some starts."""
+    _, sigma, _, _ = _coefficients(sde, start_time, jnp.zeros(()), x0)
+    return bool(np.any(_lacks_rank(np.asarray(sigma, dtype=np.float64))))
+
+
+def _trials(starts: AbstractLaw) -> Float[Array, "n d+k"]:
+    return starts.sample(jr.key(0), (_TRIALS,))
 
 
 class _Where(NamedTuple):
@@ -73,10 +96,12 @@ class _Where(NamedTuple):
 @eqx.filter_jit
 def _coefficients(
     sde: SDE, start_time: float | None, tau: Float[Array, ""], x0: Float[Array, "n d+k"]
-) -> tuple[Float[Array, "n d"], Float[Array, "n d m"], Float[Array, " n"]]:
-    def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array]:
+) -> tuple[Float[Array, "n d"], Float[Array, "n d m"], Float[Array, "n d d"], Float[Array, " n"]]:
+    def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array, Array]:
         member, x, s = given(sde, start_time, g)
-        return member.drift(s + tau, x), member.diffusion(s + tau, x), s + tau
+        t = s + tau
+        slopes = jax.jacfwd(lambda y: member.drift(t, y))(x)
+        return member.drift(t, x), member.diffusion(t, x), slopes, t
 
     return jax.vmap(one)(x0)
 
@@ -90,19 +115,40 @@ def _require_finite(name: str, values: Array, where: _Where) -> None:
         )
 
 
-def _require_definite(sigma: Array, where: _Where) -> None:
-    values = np.linalg.svd(np.asarray(sigma, dtype=np.float64), compute_uv=False)
-    dim = sigma.shape[1]
-    smallest = values[:, dim - 1] if values.shape[1] == dim else np.zeros(len(values))
-    # Squared in the covariance: beyond this float64 cannot tell its Cholesky factor from singular.
-    bad = smallest <= 1e-7 * np.maximum(values[:, 0], 1e-300)
-    if bad.any():
-        worst = int(np.argmax(bad))
+def _require_reached(sigma: np.ndarray, slopes: np.ndarray, where: _Where) -> None:
+    unreached = _lacks_rank(sigma)
+    if unreached.any():
+        unreached[unreached] = _lacks_rank(_reach(sigma[unreached], slopes[unreached]))
+    if unreached.any():
+        worst, dim = int(np.argmax(unreached)), sigma.shape[1]
+        reach = _reach(sigma[[worst]], slopes[[worst]])[0]
+        rank = np.linalg.matrix_rank(reach, tol=_SINGULAR * float(np.linalg.norm(reach, 2)))
         raise ValueError(
-            "The covariance `diffusion @ diffusion.T` must be positive definite; at "
-            f"{where.shown(worst)}, the diffusion is "
-            f"{_shown(sigma[worst])} of rank below {dim}. Noise must reach every component."
+            "Noise must reach every component, directly or through the drift; at "
+            f"{where.shown(worst)}, it reaches {rank} of {dim} "
+            f"directions: the diffusion is {_shown(sigma[worst])}, the drift's slopes are "
+            f"{_shown(slopes[worst])}. Add a little noise to a component that it does not reach, "
+            "or leave out a component that follows from the others."
         )
+
+
+def _reach(sigma: np.ndarray, slopes: np.ndarray) -> Float[np.ndarray, "n d k"]:
+    r"""Kalman's $(\sigma, A\sigma, \dots)$, with slopes and rows in units of their own."""
+    rates = np.linalg.norm(np.nan_to_num(slopes), axis=(1, 2), keepdims=True)
+    unit = np.nan_to_num(slopes) / np.where(rates > 0, rates, 1.0)
+    blocks = [sigma]
+    for _ in range(sigma.shape[1] - 1):
+        blocks.append(unit @ blocks[-1])
+    reach = np.concatenate(blocks, axis=2)
+    sizes = np.linalg.norm(reach, axis=2, keepdims=True)
+    return reach / np.where(sizes > 0, sizes, 1.0)
+
+
+def _lacks_rank(matrices: Float[np.ndarray, "n d k"]) -> Bool[np.ndarray, " n"]:
+    values = np.linalg.svd(matrices, compute_uv=False)
+    dim = matrices.shape[1]
+    smallest = values[:, dim - 1] if values.shape[1] == dim else np.zeros(len(values))
+    return smallest <= _SINGULAR * np.maximum(values[:, 0], 1e-300)
 
 
 def _shown(values: Array | np.ndarray) -> str:

@@ -134,6 +134,77 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
     return Model("sheared", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactSheared(mixing, shear))
 
 
+def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float = 1.0) -> Model:
+    r"""A damped oscillator, $dq = v\,dt$, $dv = (-kq - \gamma v)\,dt + \sigma\,dW$.
+
+    Noise enters the velocity only; the density is Gaussian.
+    """
+    _positive(noise=noise)
+    rate, level = np.array([[0.0, -1.0], [stiffness, friction]]), np.zeros(2)
+    column = np.array([[0.0], [noise]])
+    origin = origin_of("linear_langevin", stiffness=stiffness, friction=friction, noise=noise)
+    sde, exact = _linear_sde(rate, level, column, origin), ExactLinear(rate, level, column)
+    return Model("linear_langevin", sde, Normal(0.0, 1.0).expand(2), 2.0, exact)
+
+
+def langevin(friction: float = 1.0, noise: float = 1.0) -> Model:
+    r"""A particle in the double well $V = (q^2-1)^2/4$, with noise on the velocity only.
+
+    $dq = v\,dt$, $dv = (-V'(q) - \gamma v)\,dt + \sigma\,dW$.
+    """
+    coefficients = {"stiffness": -1.0, "cubic": 1.0, "friction": friction}
+    origin = origin_of("langevin", friction=friction, noise=noise)
+    return _oscillator("langevin", coefficients, noise, origin)
+
+
+def duffing(
+    stiffness: float = 1.0, cubic: float = 1.0, friction: float = 0.3, noise: float = 0.5
+) -> Model:
+    r"""Duffing's oscillator, $dq = v\,dt$, $dv = (-kq - \kappa q^3 - \gamma v)\,dt + \sigma\,dW$.
+
+    With positive $k$ the spring hardens; with negative $k$ there are two wells.
+    """
+    coefficients = {"stiffness": stiffness, "cubic": cubic, "friction": friction}
+    return _oscillator(
+        "duffing", coefficients, noise, origin_of("duffing", **coefficients, noise=noise)
+    )
+
+
+def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
+    r"""Van der Pol's limit cycle with noise on both components.
+
+    $dx = y\,dt + \sigma\,dW_1$, $dy = (\mu(1 - x^2)y - x)\,dt + \sigma\,dW_2$.
+    """
+    _positive(noise=noise)
+    sde = SDE(
+        Partial(_cycle_drift, float(mu)),
+        Partial(_constant, noise * np.eye(2)),
+        2,
+        origin=origin_of("van_der_pol", mu=mu, noise=noise),
+    )
+    return Model("van_der_pol", sde, Normal(0.0, 1.0).expand(2), 2.0, None)
+
+
+def double_well(dim: int = 1) -> Model:
+    r"""Two wells, on a line or in the plane.
+
+    In one dimension $dX = (X - X^3)\,dt + 0.7\,dW$; in two $dX = -\nabla V\,dt + dW$ with
+    $V = (x^2-1)^2 + y^2/2 + 0.3xy$.
+    """
+    if dim not in (1, 2):
+        raise ValueError(f"`dim` must be 1 or 2; got {dim}.")
+    drift, noise, spread, horizon = (
+        (_well_drift, 0.7, 1.0, 5.0) if dim == 1 else (_plane_drift, 1.0, 0.8, 3.0)
+    )
+    sde = SDE(
+        Partial(drift),
+        Partial(_constant, noise * np.eye(dim)),
+        dim,
+        origin=origin_of("double_well", dim=dim),
+    )
+    return Model("double_well", sde, Normal(0.0, spread).expand(dim), horizon, None)
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "brownian": brownian,
     "ornstein_uhlenbeck": ornstein_uhlenbeck,
@@ -147,6 +218,11 @@ MODELS: dict[str, Callable[..., Model]] = {
     "jacobi": jacobi,
     "lotka_volterra": lotka_volterra,
     "heston": heston,
+    "linear_langevin": linear_langevin,
+    "langevin": langevin,
+    "duffing": duffing,
+    "van_der_pol": van_der_pol,
+    "double_well": double_well,
 }
 
 
@@ -161,6 +237,35 @@ def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: 
     return SDE(
         Partial(_linear_drift, rate, level), Partial(_constant, noise), len(level), origin=origin
     )
+
+
+def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin: Origin) -> Model:
+    _positive(noise=noise)
+    sde = SDE(
+        Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()}),
+        Partial(_constant, np.array([[0.0], [noise]])),
+        2,
+        origin=origin,
+    )
+    return Model(name, sde, Normal(0.0, 1.0).expand(2), 2.0, None)
+
+
+def _spring_drift(t: Array, x: Array, *, stiffness: Array, cubic: Array, friction: Array) -> Array:
+    position, velocity = x
+    force = -stiffness * position - cubic * position**3 - friction * velocity
+    return jnp.stack([velocity, force])
+
+
+def _cycle_drift(mu: Array, t: Array, x: Array) -> Array:
+    return jnp.stack([x[1], mu * (1 - x[0] ** 2) * x[1] - x[0]])
+
+
+def _well_drift(t: Array, x: Array) -> Array:
+    return x - x**3
+
+
+def _plane_drift(t: Array, x: Array) -> Array:
+    return -jnp.stack([4 * x[0] * (x[0] ** 2 - 1) + 0.3 * x[1], x[1] + 0.3 * x[0]])
 
 
 def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
@@ -193,6 +298,12 @@ def _sheared_diffusion(mixing: Array, shear: Array, t: Array, x: Array) -> Array
 
 def _constant(value: Array, t: Array, x: Array) -> Array:
     return jnp.asarray(value)
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(f"`{name}` must be a positive number; got {value}.")
 
 
 def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:

@@ -9,13 +9,14 @@ from ..flow.ansatz import AbstractAnsatz, RawAnsatz, StandardisedAnsatz
 from ..flow.coupling_flow import Layer, MakeLayer, coupling_flow
 from ..flow.monotone import MonotoneCoupling
 from ..galerkin.collocation import sobol
+from ..problem.checks import is_degenerate
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, ensemble
 from ..source.euler import EulerSource
 from ..source.gaussian import AbstractGaussianSource
-from ..source.moments import MomentSource
+from ..source.moments import MomentSource, graded_basis
 from .settings import Settings
 
 # Random orders among which the best is taken.
@@ -45,7 +46,10 @@ def build_ansatz(
     affine, context = settings.flow == "affine", starts.dim or sde.dim
     draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, context)))
     mean, covariance = draws.mean(axis=0), np.cov(draws.T).reshape(context, context)
-    source = _source(sde, draws, start_time, horizon, settings.source)
+    name = settings.source
+    if name == "auto" and is_degenerate(sde, starts, start_time):
+        name = "moments"
+    source = _source(sde, draws, start_time, horizon, name)
     flow = coupling_flow(
         _affine_layer(context, settings) if affine else _monotone_layer(context, settings),
         idle_dim_for(sde.dim, settings),
@@ -70,7 +74,9 @@ def _source(
             name = _best(paths, varied=tails.size > 0)
         if name == "closure":
             return ClosureSource(sde=sde, ensemble=paths, start_time=start_time)
-    return MomentSource(sde, start_time) if name == "moments" else EulerSource(sde, start_time)
+    if name == "moments":
+        return MomentSource(sde, start_time, graded_basis(sde, start_time, draws.mean(axis=0)))
+    return EulerSource(sde, start_time)
 
 
 def _best(paths: Ensemble, varied: bool) -> str:
@@ -85,6 +91,35 @@ def source_name(source: AbstractGaussianSource) -> str:
     """The setting that names a source."""
     names = {ClosureSource: "closure", MomentSource: "moments", EulerSource: "euler"}
     return names[type(source)]
+
+
+def source_reason(asked: str, source: AbstractGaussianSource, degenerate: bool) -> str:
+    """Why a training took its source, given the setting."""
+    name = source_name(source)
+    if asked != "auto":
+        return "asked for"
+    if degenerate:
+        return (
+            "noise does not enter every component directly, so that an Euler step has no density; "
+            "this source starts from the linearised covariance of each start"
+        )
+    reasons = {
+        "moments": "parameters or start times vary, and over the horizon the drift's slopes at "
+        f"different states differ by less than {_STRAIGHT}",
+        "closure": f"over the horizon the slopes of the drift add up to {_STRAIGHT} or more",
+        "euler": f"over the horizon the slopes of the drift add up to less than {_STRAIGHT}",
+    }
+    return reasons[name]
+
+
+def require_fitting_source(settings: Settings, degenerate: bool) -> None:
+    """Raise if the source that was asked for has no density where noise is degenerate."""
+    if settings.source in ("closure", "euler") and degenerate:
+        raise ValueError(
+            f'`source="{settings.source}"` needs noise in every component; here the covariance '
+            "`diffusion @ diffusion.T` is singular at a start, and so is that of an Euler step. "
+            'Use `source="moments"`, with the preset "accurate" or "quick".'
+        )
 
 
 def _affine_layer(context: int, settings: Settings) -> MakeLayer:

@@ -28,11 +28,12 @@ class Settings:
     - `source`: `"closure"` follows restoring drifts with one width for all starts, as wide as their
         ensemble; `"moments"` follows each start's own mean and covariance, for densities that stay
         in one piece, as on a limit cycle. Both are exact for linear equations. The paper's
-        `"euler"` is one Euler--Maruyama step. `"auto"` takes `"closure"`, unless the slopes of the
-        drift, over the horizon, add up to less than 0.1: then paths neither converge nor part, and
-        it takes `"euler"`. Where parameters or start times vary it takes `"moments"` for drifts
-        that are linear in the state, or nearly so (differences of their slopes at different states,
-        over the horizon, add up to less than 0.1), and `"closure"` for others.
+        `"euler"` is one Euler--Maruyama step. `"auto"` takes `"moments"` where noise does not enter
+        every component, for no other source has a density then; else `"closure"`, unless the slopes
+        of the drift, over the horizon, add up to less than 0.1: then paths neither converge nor
+        part, and it takes `"euler"`. Where parameters or start times vary it takes `"moments"` for
+        drifts that are linear in the state, or nearly so (differences of their slopes at different
+        states, over the horizon, add up to less than 0.1), and `"closure"` for others.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.

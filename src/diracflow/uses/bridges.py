@@ -17,11 +17,12 @@ path leaves it.
 
 A proposal has the guided mean $y + h(b + \Sigma\nabla\log\rho)$ and, with $r = t - s_k$, the
 covariance $\Sigma h(r - h)/r$ of a Brownian bridge, so that a Brownian motion is bridged exactly
-by steps of any length.
+by steps of any length. Where noise does not enter every component these have no density, and steps
+of the linearised equation take their place: see `linearised_steps`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,6 +32,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..problem.chart import Chart
+from ..problem.checks import is_degenerate_at
 from ..problem.mapped import MappedDensity
 from ..problem.moving_frame import Frame
 from ..problem.parameters import Params
@@ -38,7 +40,9 @@ from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 from ..source.euler import EulerSource
 from ..source.gaussian import standard_log_prob
+from ..source.moments import MomentSource, graded_basis
 from ..source.transition import SourceDensity
+from .chain import AbstractChain
 from .equation import (
     began_at,
     chart_of,
@@ -48,6 +52,7 @@ from .equation import (
     require_homogeneous,
     scalars,
 )
+from .linearised_steps import LinearisedChain
 from .weights import WeightsVanished, effective_share, normalised, systematic
 
 
@@ -116,7 +121,8 @@ def bridge(
     - `paths`: how many.
     - `sde`: the equation, for densities that do not know theirs. Its coefficients must not
         depend on time, unless the density depends on the time of the start.
-    - `local`: the transition $p_h$ over one step. By default the Euler--Maruyama step, which makes
+    - `local`: the transition $p_h$ over one step. By default the Euler--Maruyama step (moment
+        closure where noise does not enter every component), which makes
         the weights independent of the density but for the last step, at an error of first order in
         the step. With `local=density` no error of discretisation is left, but the density is
         trusted over all short times. Keep the default where the noise depends on the state:
@@ -153,7 +159,10 @@ def bridge(
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
     check_start_times(density, began + (t - remaining[:-1]), "bridge")
     chart = chart_of(density, equation)
-    chain = _chain(density, local, chart, given, jnp.asarray(began + t, start.dtype), end)
+    degenerate = is_degenerate_at(equation, began, jnp.stack([start, end]))
+    make = _linearised_chain if degenerate else _euler_chain
+    tie = _Tie(given, jnp.asarray(began + t, start.dtype), chart.start(end))
+    chain: AbstractChain = make(density, local, chart, tie)
     inner, log_weights = _walk(chain, key, chart.start(start), remaining, paths)
     inner = _states(chart, inner)
     # The chain ends in the density of the end's coordinates.
@@ -164,22 +173,10 @@ def bridge(
     return Bridge(t - remaining, _tied(start, inner, end), log_weights, outside)
 
 
-class _Chain(eqx.Module):
-    """One step of the proposal, with the logarithm of the target over the proposal."""
+class _Chain(AbstractChain):
+    """Steps of a Brownian bridge, guided."""
 
-    density: AbstractTransitionDensity
-    local: AbstractTransitionDensity
     sde: SDE
-    params: dict[str, Array]
-    arrival: Float[Array, ""]  # when the path is at its end
-    end: Float[Array, " d"]
-
-    def keywords(self, density: AbstractTransitionDensity, r: Array) -> dict[str, Any]:
-        """What a query takes beside the start, a time `r` before the end."""
-        return {
-            "params": self.params if density.params else None,
-            "start_time": self.arrival - r if density.start_time is None else None,
-        }
 
     def step(
         self, key: PRNGKeyArray, y: Float[Array, "n d"], r: Float[Array, ""], h: Float[Array, ""]
@@ -198,22 +195,42 @@ class _Chain(eqx.Module):
         return Frame(y + h * guided, factor)
 
 
-def _chain(
+class _Tie(NamedTuple):
+    """What ties a path: parameters, the time of arrival, and the end in coordinates of a chart."""
+
+    params: dict[str, Array]
+    arrival: Float[Array, ""]
+    end: Float[Array, " d"]
+
+
+def _euler_chain(
     density: AbstractTransitionDensity,
     local: AbstractTransitionDensity | None,
     chart: Chart,
-    params: dict[str, Array],
-    arrival: Array,
-    end: Array,
+    tie: _Tie,
 ) -> _Chain:
-    """The chain in the coordinates of a chart."""
     equation = chart.equation()
-    if not chart.plain:
-        density = MappedDensity(density, chart)
-        local = None if local is None else MappedDensity(local, chart)
-    if local is None:
-        local = SourceDensity(EulerSource(equation, density.start_time))
-    return _Chain(density, local, equation, params, arrival, chart.start(end))
+    step = SourceDensity(EulerSource(equation, density.start_time))
+    local = step if local is None else _mapped(local, chart)
+    return _Chain(_mapped(density, chart), local, tie.params, tie.arrival, tie.end, equation)
+
+
+def _linearised_chain(
+    density: AbstractTransitionDensity,
+    local: AbstractTransitionDensity | None,
+    chart: Chart,
+    tie: _Tie,
+) -> LinearisedChain:
+    equation, known = chart.equation(), density.start_time
+    start = tie.end if known is not None else jnp.append(tie.end, tie.arrival)
+    source = MomentSource(equation, known, graded_basis(equation, known, np.asarray(start)))
+    local = SourceDensity(source) if local is None else _mapped(local, chart)
+    return LinearisedChain(_mapped(density, chart), local, tie.params, tie.arrival, tie.end, source)
+
+
+def _mapped(density: AbstractTransitionDensity, chart: Chart) -> AbstractTransitionDensity:
+    """A density in the coordinates of a chart."""
+    return density if chart.plain else MappedDensity(density, chart)
 
 
 @eqx.filter_jit
@@ -223,7 +240,7 @@ def _states(chart: Chart, y: Float[Array, "steps paths d"]) -> Float[Array, "ste
 
 @eqx.filter_jit
 def _walk(
-    chain: _Chain, key: PRNGKeyArray, x0: Array, remaining: Array, paths: int
+    chain: AbstractChain, key: PRNGKeyArray, x0: Array, remaining: Array, paths: int
 ) -> tuple[Float[Array, "steps-1 paths d"], Float[Array, " paths"]]:
     r = remaining[:-2]
     h = r - remaining[1:-1]
