@@ -94,8 +94,8 @@ def test_outside_the_domain(learned):
 @pytest.mark.parametrize("x64", [True, False])
 def test_samples_stay_inside(learned, x64, getkey):
     with jax.enable_x64(x64):
-        x = learned.sample(getkey(), T, [0.01], 20_000)
-        stages = learned.stages(8 * jr.normal(getkey(), (500, 1)), T, [0.01])
+        x = learned.sample(getkey(), T, [0.02], 20_000)
+        stages = learned.stages(8 * jr.normal(getkey(), (500, 1)), T, [0.02])
     assert x.dtype == (jnp.float64 if x64 else jnp.float32)
     for states in (x, stages):
         assert np.all(np.isfinite(states))

@@ -38,7 +38,7 @@ def test_half_steps_find_a_density_that_does_not_add_up(trained, getkey):
 
 def test_time_dependent_equations_have_no_half_steps(trained, getkey):
     sde = df.SDE(lambda t, x: -t * x, lambda t, x: jnp.eye(2), 2)
-    density = eqx.tree_at(lambda d: d.ansatz.source.sde, trained, sde)
+    density = eqx.tree_at(lambda d: d.chart.sde, trained, sde)
     with pytest.raises(ValueError, match="depends on time"):
         chapman_kolmogorov(density, getkey(), 0.3, X0)
 
@@ -72,7 +72,7 @@ def test_euler_maruyama_has_the_moments_of_a_linear_sde(getkey):
 
 def test_exploding_paths_are_told(trained, getkey):
     sde = df.SDE(lambda t, x: 1e4 * x**3, lambda t, x: jnp.eye(2), 2)
-    density = eqx.tree_at(lambda d: d.ansatz.source.sde, trained, sde)
+    density = eqx.tree_at(lambda d: d.chart.sde, trained, sde)
     with pytest.raises(ValueError, match="not finite at t=0.3.*Raise `steps`"):
         agreement_with_paths(density, getkey(), 0.3, X0, paths=10, steps=50)
 
