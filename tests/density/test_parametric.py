@@ -203,7 +203,7 @@ BAD_LAWS = {
     "no noise": (
         FAMILY.sde,
         {**FAMILY.params, "noise": df.Normal(0.0, 1e-320)},
-        r"positive definite.*rate=",
+        r"reach every component.*rate=",
     ),
 }
 
