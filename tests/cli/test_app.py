@@ -53,7 +53,7 @@ def test_run_does_without_an_exact_density(tmp_path, capsys):
     assert report["errors"] == []
     assert report["source"] == "closure"
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"model.dflow", "report.json", "training.png"}
+    assert names == {"model.dflow", "report.json", "training.png", "density.png"}
     said = capsys.readouterr().out
     assert "No exact density is known" in said
     assert "Source: closure (over the horizon" in said

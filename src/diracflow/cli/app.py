@@ -22,8 +22,9 @@ use_commands.register(app)
 
 # Written out: `--help` must not wait for JAX. A test compares them with `models.MODELS`.
 BUILT_IN = (
-    *("benes", "sheared", "ornstein_uhlenbeck", "brownian", "geometric_brownian", "cir", "ckls"),
-    *("jacobi", "lotka_volterra", "heston"),
+    *("benes", "sheared", "brownian", "ornstein_uhlenbeck", "ornstein_uhlenbeck_family"),
+    *("seasonal", "double_well", "van_der_pol", "linear_langevin", "langevin", "duffing"),
+    *("geometric_brownian", "cir", "ckls", "jacobi", "lotka_volterra", "heston"),
 )
 
 
