@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import chi2
 
-from ..problem.given import Scope
+from ..problem.given import Scope, furthest
+from ..problem.resident import compiled
 
 # Starts further out than all but this share of the start law are outside.
 OUTSIDE = 1e-4
@@ -32,8 +33,8 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
     """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
-    squared = np.asarray(scope.squared_distance(x0))
-    outside = squared > float(chi2.isf(OUTSIDE, scope.freedom))
+    squared = np.asarray(_squared_distances(scope, x0))
+    outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
         return
     if strict:
@@ -42,6 +43,11 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
         _WARNED.add(once_for)
         message = _message(scope, np.asarray(x0), squared, outside)
         warnings.warn(message, OutsideWarning, stacklevel=5)
+
+
+@compiled
+def _squared_distances(scope: Scope, x0: Float[Array, "*batch d+k"]) -> Float[Array, "*batch"]:
+    return scope.squared_distance(x0)
 
 
 def _message(scope: Scope, x0: np.ndarray, squared: np.ndarray, outside: np.ndarray) -> str:

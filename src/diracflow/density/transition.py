@@ -19,8 +19,9 @@ from ..problem.chart import Chart, plain_chart, start_coordinates
 from ..problem.given import Scope
 from ..problem.laws import AbstractLaw
 from ..problem.parameters import Bounds, Params
+from ..problem.resident import asked
 from ..problem.sde import SDE
-from ..problem.transition import AbstractTransitionDensity
+from ..problem.transition import AbstractTransitionDensity, checked_query
 from ..source.transition import SourceDensity
 from ..training.history import Record
 from ..training.settings import Settings
@@ -125,7 +126,7 @@ class TransitionDensity(AbstractTransitionDensity):
 
         That is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
         """
-        return _residuals(self, *self._checked(t, params, start_time=start_time, x=x, x0=x0))
+        return _residuals(self, *checked_query(self, t, params, start_time=start_time, x=x, x0=x0))
 
     def certificate(
         self,
@@ -157,7 +158,7 @@ class TransitionDensity(AbstractTransitionDensity):
         if samples < 2:
             raise ValueError(f"`samples` must be at least 2; got {samples}.")
         with jax.enable_x64(True):
-            checked = self._checked(t, params, start_time=start_time, x0=x0)
+            checked = checked_query(self, t, params, start_time=start_time, x0=x0)
             time, start = map(np.asarray, checked)
             np.broadcast_shapes(time.shape, start.shape[:-1])
             start = np.asarray(start_coordinates(self.chart, start))
@@ -216,7 +217,7 @@ class TransitionDensity(AbstractTransitionDensity):
         start_time: float | None = None,
     ) -> Float[Array, "layers+1 n d"]:
         """Points of the source and their images after each layer, down to the state itself."""
-        time, noise, x0 = self._checked(t, params, start_time=start_time, noise=noise, x0=x0)
+        time, noise, x0 = checked_query(self, t, params, start_time=start_time, noise=noise, x0=x0)
         return _stages(self, time, noise, x0)
 
     def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], AbstractAnsatz]:
@@ -239,14 +240,14 @@ class TransitionDensity(AbstractTransitionDensity):
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
     ) -> None:
         if not isinstance(x0, jax.core.Tracer):
-            self._require_inside(x0)
+            asked(self, "_require_inside", x0)
         if not isinstance(start, jax.core.Tracer):
             guard(self.scope, start, strict, once_for=self.facts)
         elif not isinstance(x0, jax.core.Tracer):  # parameters are searched for, starts known
             guard(Scope(self.starts), x0, strict, once_for=self.facts)
 
     def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
-        self.chart.require_inside(x0)
+        asked(self.chart, "require_inside", x0)
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:

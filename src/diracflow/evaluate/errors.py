@@ -24,7 +24,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..problem.chart import Chart, start_coordinates
 from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity
+from ..problem.transition import AbstractTransitionDensity, checked_query
 
 # A grid that misses more of the mass than this is not trusted.
 _UNRESOLVED = 1e-3
@@ -190,7 +190,7 @@ def _log_probs(
     density: AbstractTransitionDensity, t: float, x: np.ndarray, given: _Given
 ) -> np.ndarray:
     """Log-densities of `x`, of shape `(points, starts, d)`."""
-    time, points, starts = density._checked(t, **given.keywords, x=x, x0=given.x0)
+    time, points, starts = checked_query(density, t, **given.keywords, x=x, x0=given.x0)
     return np.asarray(_start_by_start(density, time, points, starts), dtype=np.float64)
 
 

@@ -26,7 +26,7 @@ def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
         first = known[outside].ravel()[0]
         hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
         raise ValueError(f"{message}; got {first:g}.{hint}")
-    return _at_most(values, horizon)
+    return values if known.size and known.max() <= horizon else _at_most(values, horizon)
 
 
 def _at_most(values: Array, bound: float) -> Array:
@@ -68,6 +68,10 @@ def real_numbers(name: str, value: ArrayLike) -> Array:
     """The value as an array of JAX's current float."""
     if isinstance(value, str | bytes):
         raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
+    if not isinstance(value, jax.Array):
+        known = _known_numbers(value)
+        if known is not None:
+            return known
     try:
         # Numbers that are known stay so within the user's `jit`, and can be checked there and then.
         with jax.ensure_compile_time_eval():
@@ -79,3 +83,12 @@ def real_numbers(name: str, value: ArrayLike) -> Array:
     if jnp.issubdtype(array.dtype, jnp.integer):
         return array.astype(jnp.result_type(float))
     raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
+
+
+def _known_numbers(value: ArrayLike) -> Any:
+    """Numbers of the user's as a NumPy array, which costs a query less than one of JAX's."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # also a sequence of numbers that are being traced
+        return None
+    return array.astype(jnp.result_type(float), copy=False) if array.dtype.kind in "fiu" else None

@@ -4,6 +4,7 @@ A start $x_0$, parameters $p$ of the SDE if it has any, and the time $s$ of the 
 varies, in this order as one vector $g = (x_0, p, s)$. Sources, flows and densities see only $g$.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ class Scope(eqx.Module):
 
     def outside(self, g: Float[Array, "*batch d+k"], share: float) -> Bool[Array, "*batch"]:
         """Whether less than a share of the laws lies further out."""
-        return self.squared_distance(g) > float(chi2.isf(share, self.freedom))
+        return self.squared_distance(g) > furthest(self.freedom, share)
 
     def describe(self) -> dict[str, Any]:
         """Laws of parameters and start times in plain Python."""
@@ -116,6 +117,12 @@ class Scope(eqx.Module):
     @property
     def _tail(self) -> tuple[AbstractLaw, ...]:
         return self.params if self.start_times is None else (*self.params, self.start_times)
+
+
+@functools.cache
+def furthest(freedom: int, share: float) -> float:
+    """Squared distance of so many entries beyond which no more than a share of them lies."""
+    return float(chi2.isf(share, freedom))
 
 
 def support(law: AbstractLaw) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from .arguments import checked_point, checked_shape, checked_time
 from .broadcast import map_points
 from .parameters import Bounds, Params, checked_params, checked_start_time, joined
+from .resident import asked, compiled
 
 
 class AbstractTransitionDensity(eqx.Module):
@@ -66,7 +67,7 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
-        return log_probs(self, *self._checked(t, params, strict, start_time, x=x, x0=x0))
+        return log_probs(self, *checked_query(self, t, params, strict, start_time, x=x, x0=x0))
 
     def prob(
         self,
@@ -92,7 +93,7 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
-        return _scores(self, *self._checked(t, params, strict, start_time, x=x, x0=x0))
+        return _scores(self, *checked_query(self, t, params, strict, start_time, x=x, x0=x0))
 
     def start_score(
         self,
@@ -105,7 +106,7 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in the start `x0`."""
-        return _start_scores(self, *self._checked(t, params, strict, start_time, x=x, x0=x0))
+        return _start_scores(self, *checked_query(self, t, params, strict, start_time, x=x, x0=x0))
 
     def sample(
         self,
@@ -119,7 +120,7 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*shape_and_batch d"]:
         """Independent draws, of shape `shape + batch + (dim,)`."""
-        t, x0 = self._checked(t, params, strict, start_time, x0=x0)
+        t, x0 = checked_query(self, t, params, strict, start_time, x0=x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
         noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
         return images(self, t, noise, x0)
@@ -134,7 +135,7 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> "Frozen":
         """The law at one time from one start, with the methods of a frozen SciPy distribution."""
-        t, start = self._checked(t, params, strict, start_time, x0=x0)
+        t, start = checked_query(self, t, params, strict, start_time, x0=x0)
         return Frozen(self, t, start[..., : self.dim], **self._keywords(start[..., self.dim :]))
 
     def outside(
@@ -160,22 +161,6 @@ class AbstractTransitionDensity(eqx.Module):
     def param_bounds(self) -> Bounds:
         """Between which values each parameter is known; one without an entry may be any number."""
         return {}
-
-    def _checked(
-        self,
-        t: ArrayLike,
-        params: Params | None = None,
-        strict: bool = False,
-        start_time: ArrayLike | None = None,
-        **points: ArrayLike,
-    ) -> tuple[Array, ...]:
-        t = checked_time(t, self.horizon, self._why_horizon())
-        checked = {name: checked_point(name, p, self.dim) for name, p in points.items()}
-        if "x0" in checked:
-            start = self._joined(checked["x0"], params, start_time)
-            self._guard(checked["x0"], start, strict)
-            checked["x0"] = start
-        return (t, *checked.values())
 
     def _joined(
         self,
@@ -205,6 +190,24 @@ class AbstractTransitionDensity(eqx.Module):
     def _why_horizon(self) -> str:
         """Said after an error about a time beyond the horizon."""
         return ""
+
+
+def checked_query(
+    density: AbstractTransitionDensity,
+    t: ArrayLike,
+    params: Params | None = None,
+    strict: bool = False,
+    start_time: ArrayLike | None = None,
+    **points: ArrayLike,
+) -> tuple[Array, ...]:
+    """Time and points of a query; all that is given at the start takes the place of `x0`."""
+    t = checked_time(t, density.horizon, asked(density, "_why_horizon"))
+    checked = {name: checked_point(name, p, density.dim) for name, p in points.items()}
+    if "x0" in checked:
+        start = asked(density, "_joined", checked["x0"], params, start_time)
+        asked(density, "_guard", checked["x0"], start, strict)
+        checked["x0"] = start
+    return (t, *checked.values())
 
 
 class Frozen(eqx.Module):
@@ -238,25 +241,25 @@ class Frozen(eqx.Module):
         return np.asarray(draws)
 
 
-@eqx.filter_jit
+@compiled
 def log_probs(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     """`log_prob` of arguments that have been checked."""
     return map_points(density._at_time, density._log_prob, t, x, x0)
 
 
-@eqx.filter_jit
+@compiled
 def _scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     return map_points(density._at_time, jax.grad(density._log_prob, argnums=1), t, x, x0)
 
 
-@eqx.filter_jit
+@compiled
 def _start_scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     gradient = jax.grad(density._log_prob, argnums=2)
     # Parameters follow the start; the gradient in them is not asked for here.
     return map_points(density._at_time, lambda *args: gradient(*args)[: density.dim], t, x, x0)
 
 
-@eqx.filter_jit
+@compiled
 def images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
     """Points to which standard normal numbers are carried, of arguments that have been checked."""
     return map_points(density._at_time, density._from_noise, t, noise, x0)

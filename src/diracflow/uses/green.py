@@ -24,7 +24,7 @@ from ..galerkin.collocation import sobol
 from ..problem.arguments import checked_point
 from ..problem.laws import AbstractLaw
 from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity, log_probs
+from ..problem.transition import AbstractTransitionDensity, checked_query, log_probs
 from .reversal import reversed_gaussian
 
 # Pairs of query point and start evaluated at once.
@@ -181,7 +181,7 @@ def propagate(
     if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
         raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
     checked_point("draws", array, density.dim)
-    time, starts = density._checked(t, params, start_time=start_time, x0=array)
+    time, starts = checked_query(density, t, params, start_time=start_time, x0=array)
     tail = starts[0, density.dim :]
     return PropagatedDraws(density=density, draws=array, t=time, tail=tail)
 
@@ -201,7 +201,7 @@ def _from_law(
     cubes = np.stack([sobol(jr.key(i), each, 2 * density.dim) for i in range(_SETS)])
     first, second = np.split(cubes, 2, axis=-1)
     draws, noise = law.transport(first), ndtri(second)
-    time, starts = density._checked(t, params, start_time=start_time, x0=draws)
+    time, starts = checked_query(density, t, params, start_time=start_time, x0=draws)
     tail = starts[0, 0, density.dim :]
     return PropagatedLaw(density=density, law=law, draws=draws, noise=noise, t=time, tail=tail)
 

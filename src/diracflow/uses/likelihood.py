@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from ..problem.arguments import real_numbers
 from ..problem.parameters import Params, check_names
-from ..problem.transition import AbstractTransitionDensity, log_probs
+from ..problem.transition import AbstractTransitionDensity, checked_query, log_probs
 
 
 class Transitions(eqx.Module):
@@ -37,8 +37,8 @@ class Transitions(eqx.Module):
         check_names(density.params, given)
         given = {name: self._spread(name, value) for name, value in given.items()}
         times = self.begins if density.start_time is None else None
-        t, x, start = density._checked(
-            self.gaps, given, start_time=times, x=self.after, x0=self.before
+        t, x, start = checked_query(
+            density, self.gaps, given, start_time=times, x=self.after, x0=self.before
         )
         return _path_sums(density, t, x, start, self.path, self.batch)
 

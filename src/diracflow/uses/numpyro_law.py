@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..problem.arguments import checked_point
 from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity, images, log_probs
+from ..problem.transition import AbstractTransitionDensity, checked_query, images, log_probs
 from .extras import extra
 
 _Distribution: Any = extra("numpyro.distributions").Distribution
@@ -61,7 +61,7 @@ class Transition(_Distribution):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         validate_args: bool | None = None,
     ):
-        time, start = density._checked(t, params, start_time=start_time, x0=x0)
+        time, start = checked_query(density, t, params, start_time=start_time, x0=x0)
         batch = np.broadcast_shapes(time.shape, start.shape[:-1])
         # Every field has the whole batch shape, so that `vmap` over the law takes them apart alike.
         self.t = jnp.broadcast_to(time, batch)
