@@ -47,9 +47,10 @@ def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | No
 
 
 def _planar(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:
-    end = density.horizon
+    end, noise = density.horizon, np.asarray(jr.normal(jr.key(0), (3000, 2)))
     return {
         "joint.png": lambda: view.joint(density, exact, end, np.array([[0.0, 0.0], [1.5, -1.0]])),
+        "moulding.png": lambda: view.moulding(density, end, np.zeros(2), noise),
         "conditional.png": lambda: view.conditional(density, exact, np.zeros(2), end),
         "mixture.png": lambda: mixture_figure(density, exact, end),
     }
