@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from ..problem.given import Scope, furthest
 from ..problem.resident import compiled
@@ -39,7 +39,7 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
         return
     if strict:
         raise ValueError(_message(scope, np.asarray(x0), squared, outside))
-    if np.mean(outside) > _FEW or squared.size * chi2.sf(squared.max(), scope.freedom) < OUTSIDE:
+    if np.mean(outside) > _FEW or squared.size * chdtrc(scope.freedom, squared.max()) < OUTSIDE:
         _WARNED.add(once_for)
         message = _message(scope, np.asarray(x0), squared, outside)
         warnings.warn(message, OutsideWarning, stacklevel=5)
@@ -52,7 +52,7 @@ def _squared_distances(scope: Scope, x0: Float[Array, "*batch d+k"]) -> Float[Ar
 
 def _message(scope: Scope, x0: np.ndarray, squared: np.ndarray, outside: np.ndarray) -> str:
     furthest = x0.reshape(-1, x0.shape[-1])[np.argmax(squared)]
-    beyond = chi2.sf(squared.max(), scope.freedom)
+    beyond = chdtrc(scope.freedom, squared.max())
     return (
         f"{np.sum(outside)} of {outside.size} starts lie outside the law that the density was "
         f"trained on; the furthest is {_shown(scope, furthest)}, with {beyond:.1g} of the law "

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaincc
 from jaxtyping import Array, Bool, Float
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from .laws import AbstractLaw, LogNormal, Product, Uniform
 from .parameters import Bounds, check_names
@@ -122,7 +122,7 @@ class Scope(eqx.Module):
 @functools.cache
 def furthest(freedom: int, share: float) -> float:
     """Squared distance of so many entries beyond which no more than a share of them lies."""
-    return float(chi2.isf(share, freedom))
+    return float(chdtri(freedom, share))
 
 
 def support(law: AbstractLaw) -> tuple[float, float]:
