@@ -17,10 +17,10 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from .sde import SDE
+from .small_matrices import solve_lower
 
 
 class Frame(eqx.Module):
@@ -31,7 +31,7 @@ class Frame(eqx.Module):
 
     def standardise(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         r"""$\zeta = L^{-1}(x - m)$."""
-        return solve_triangular(self.factor, x - self.mean, lower=True)
+        return solve_lower(self.factor, x - self.mean)
 
     def restore(self, zeta: Float[Array, " d"]) -> Float[Array, " d"]:
         r"""$x = m + L\zeta$."""
@@ -114,7 +114,7 @@ def ratio_equation(
     - `frame`, `frame_rate`: the frame at $c$ and its derivative in $c$.
     - `zeta`: the point.
     """
-    inverse = solve_triangular(frame.factor, jnp.eye(len(zeta), dtype=zeta.dtype), lower=True)
+    inverse = solve_lower(frame.factor, jnp.eye(len(zeta), dtype=zeta.dtype))
     stretch = inverse @ frame_rate.factor
 
     def drift(y: Float[Array, " d"]) -> Float[Array, " d"]:

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from ..problem.given import Given
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
+from ..problem.small_matrices import cholesky
 from .ensemble import Ensemble, nodes
 from .gaussian import AbstractGaussianSource
 
@@ -47,7 +48,7 @@ class ClosureSource(AbstractGaussianSource):
         memory, common = self.ensemble.memory(clock), self._common(given)
         own = given.sde.covariance(given.start_time, given.start)
         noise = memory * own + (1 - memory) * common
-        factor = clock * self.ensemble.widening(clock) @ jnp.linalg.cholesky(noise)
+        factor = clock * self.ensemble.widening(clock) @ cholesky(noise)
         return Frame(self._mean(clock, given, common), factor)
 
     def _common(self, given: Given) -> Float[Array, "d d"]:
@@ -61,7 +62,7 @@ class ClosureSource(AbstractGaussianSource):
     def _mean(
         self, clock: Float[Array, ""], given: Given, common: Float[Array, "d d"]
     ) -> Float[Array, " d"]:
-        root, x0 = jnp.linalg.cholesky(common), given.start
+        root, x0 = cholesky(common), given.start
 
         def step(mean: Array, index: Array) -> tuple[Array, None]:
             before, after = clock * index / _STEPS, clock * (index + 1) / _STEPS

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
+from ..problem.small_matrices import cholesky
 from .gaussian import AbstractGaussianSource
 
 
@@ -23,5 +24,5 @@ class EulerSource(AbstractGaussianSource):
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         r"""$x_0 + b(s, x_0)\tau$, and $\sqrt\tau$ times the Cholesky factor of $\Sigma(s, x_0)$."""
         sde, x, s = self.given(x0)
-        factor = jnp.linalg.cholesky(sde.covariance(s, x))
+        factor = cholesky(sde.covariance(s, x))
         return Frame(x + sde.drift(s, x) * tau, jnp.sqrt(tau) * factor)

@@ -30,14 +30,13 @@ from jaxtyping import Array, ArrayLike, Float
 from ..problem.given import Given, given
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
+from ..problem.small_matrices import cholesky
 from .ensemble import nodes
 from .gaussian import AbstractGaussianSource
 
 _STEPS = 24
 # Halvings of a step before exponential and integrals over it are short series, and their length.
 _DOUBLINGS, _ORDER = 7, 8
-# Dimension up to which Cholesky's algorithm is written out.
-_WRITTEN_OUT = 8
 # What is left of a unit vector that counts as none.
 _ALONG = 1e-9
 
@@ -193,24 +192,6 @@ class _Averages(NamedTuple):
 def _factor(covariance: Float[Array, "d d"], tau: Float[Array, ""]) -> Float[Array, "d d"]:
     """Cholesky factor of what is of the order of `tau`, however short."""
     return jnp.sqrt(tau) * cholesky(covariance / tau)
-
-
-def cholesky(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Cholesky factor, column by column.
-
-    Written out, because it is fused with what comes before and after; a call of LAPACK for each
-    matrix of a batch, and two more for its derivative, took most of the time of a frame.
-    """
-    dim = len(matrix)
-    if dim > _WRITTEN_OUT:
-        return jnp.linalg.cholesky(matrix)
-    rest, columns = matrix, []
-    for j in range(dim):
-        column = rest[:, j] / jnp.sqrt(rest[j, j])
-        column = jnp.where(jnp.arange(dim) < j, 0.0, column)
-        rest = rest - column[:, None] * column[None, :]
-        columns.append(column)
-    return jnp.stack(columns, axis=1)
 
 
 class _LinearStep(NamedTuple):
