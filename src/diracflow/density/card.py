@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import PRNGKeyArray
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
@@ -28,7 +28,7 @@ def landmarks(starts: AbstractLaw) -> dict[str, np.ndarray]:
     """Centre and edge of a law."""
     dim = starts.dim
     assert dim is not None  # expanded before anything is learned
-    outwards = np.sqrt(chi2.isf(_EDGE, dim) / dim)
+    outwards = np.sqrt(chdtri(dim, _EDGE) / dim)
     with jax.enable_x64(True):
         return {
             name: np.asarray(starts.from_uniform(norm.cdf(jnp.full(dim, distance))))
