@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from scipy.stats import chi2, kstest, norm
@@ -121,7 +120,10 @@ def probability_transforms(
     # Draws reach three deviations; two thirds of their range more on each side reach seven.
     low, high = low - 2 / 3 * (high - low), high + 2 / 3 * (high - low)
     u = np.linspace(low, high, grid)
-    p = np.asarray(density.prob(jnp.exp(u)[..., None], QUARTER, before, params)) * np.exp(u)
+    # One start at a time: what depends on it alone is then computed once for all points.
+    columns = zip(np.exp(u).T[..., None], before, strict=True)
+    values = [np.asarray(density.prob(x, QUARTER, x0, params)) for x, x0 in columns]
+    p = np.stack(values, axis=1) * np.exp(u)
     steps = (p[1:] + p[:-1]) / 2 * np.diff(u, axis=0)
     cdf = np.concatenate([np.zeros((1, len(after))), np.cumsum(steps, axis=0)])
     if np.max(np.abs(cdf[-1] - 1)) > 1e-2:

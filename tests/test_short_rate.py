@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 import sys
+import types
 
 import jax.random as jr
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy.stats import ncx2
 
 import diracflow as df
-from helpers import still_density
+from diracflow.problem.given import scope
 
 pytest.importorskip("numpyro")
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "experiments"))
@@ -90,15 +91,19 @@ def test_drawn_parameters_lie_in_their_prior():
         assert law.low <= params[name] <= law.high
 
 
-def test_densities_are_read_back_and_others_refused(tmp_path):
-    model = df.models.ornstein_uhlenbeck_family()
-    problem = rate_densities.Problem("ou", model.sde, model.starts, 0.5, model.params)
-    file = tmp_path / "ou.dflow"
-    still_density(model, horizon=0.5).save(file)
-    found = rate_densities.learned_density(problem, file, None, "quick")
-    assert found.params == model.sde.params
-    other = problem._replace(params=dict(model.params) | {"rate": df.Uniform(0.5, 3.0)})
-    for wrong in (other, problem._replace(horizon=1.0)):
+def test_densities_are_read_back_and_others_refused(tmp_path, monkeypatch):
+    model = df.models.cir_family()
+    problem = rate_densities.Problem("cir", model.sde, model.starts, 0.5, model.params)
+    laws = scope(model.sde, model.starts, model.params, None)
+    # All that is looked at; building even the source of a real density compiles for a minute.
+    held = types.SimpleNamespace(scope=laws, starts=laws.starts, horizon=0.5)
+    monkeypatch.setattr(df, "load", lambda path, sde: held)
+    file = tmp_path / "cir.dflow"
+    file.touch()
+    assert rate_densities.learned_density(problem, file, None, "quick") is held
+    wider = problem._replace(params=dict(model.params) | {"rate": df.Uniform(1.0, 5.0)})
+    elsewhere = problem._replace(starts=df.LogNormal(-1.2, 0.5))
+    for wrong in (wider, elsewhere, problem._replace(horizon=1.0)):
         with pytest.raises(ValueError, match="learned anew"):
             rate_densities.learned_density(wrong, file, None, "quick")
 
