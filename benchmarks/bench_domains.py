@@ -30,6 +30,8 @@ CASES = {
 }
 # Shares of the horizon.
 TIMES = np.array([1e-3, 1e-2, 0.1, 0.3, 0.6, 1.0])
+HESTON = {"rate": 2.0, "level": 0.09, "noise": 0.3, "correlation": -0.6}
+HESTON_TIME = 0.5
 
 
 def bench(name: str, power: str, preset: str, seed: int, starts: int) -> dict:
@@ -61,10 +63,6 @@ def bench(name: str, power: str, preset: str, seed: int, starts: int) -> dict:
         "errors": {f"{t:.4g}": float(error) for t, error in zip(times, found, strict=True)},
         "jax": jax.__version__,
     }
-
-
-HESTON = {"rate": 2.0, "level": 0.09, "noise": 0.3, "correlation": -0.6}
-HESTON_TIME = 0.5
 
 
 def marginal_errors(
