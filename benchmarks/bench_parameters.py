@@ -2,12 +2,13 @@
 
 One JSON line for each CASE:PRESET and seed: the mean relative squared L2 error over 64 draws of
 start, parameters and start time together, at some times, and that of the source alone.
-`family` is the Ornstein-Uhlenbeck process over a box of rate, level and noise; `seasonal` the one
-whose level goes through the seasons, started at any time of a year; `-euler` the same from Euler's
-step, so that the flow has to learn what the default source knows. `well` is a double well,
+`family` is the Ornstein-Uhlenbeck process over a box of rate, level and noise; `cir` and `gbm` are
+the Cox-Ingersoll-Ross process and geometric Brownian motion over boxes of theirs; `seasonal` is the
+process whose level goes through the seasons, started at any time of a year; `-euler` the same from
+Euler's step, so that the flow has to learn what the default source knows. `well` is a double well,
 b = depth (x - x^3), over its depth and the noise, against spectral grid solutions at six of them.
 
-Run: python benchmarks/bench_parameters.py family:accurate seasonal:accurate well:accurate
+Run: python benchmarks/bench_parameters.py family:accurate seasonal:accurate cir:accurate gbm:quick
 """
 
 import argparse
@@ -41,7 +42,12 @@ def well() -> df.models.Model:
 def problem(case: str) -> df.models.Model:
     if case == "well":
         return well()
-    names = {"family": "ornstein_uhlenbeck_family", "seasonal": "seasonal"}
+    names = {
+        "family": "ornstein_uhlenbeck_family",
+        "seasonal": "seasonal",
+        "cir": "cir_family",
+        "gbm": "geometric_brownian_family",
+    }
     return df.models.model(names[case])
 
 

@@ -14,7 +14,8 @@ The rooms, in the order of the computation; each imports only from those above i
 - `learning`: `learn`
 - `uses`: Green's identity, bridges between two points, likelihood, estimation and inference of
     parameters, particle filter
-- `evaluate`: error measures against exact densities, spectral grid and Kalman filter references
+- `evaluate`: error measures against exact densities, references where there are none: spectral
+    grids, Kalman filter, marginals of Heston's model
 - `view`: figures
 - `cli`: the command line
 """

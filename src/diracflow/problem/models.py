@@ -7,6 +7,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike
 
+from .constrained_families import cir_family, geometric_brownian_family
 from .constrained_models import (
     cir,
     ckls,
@@ -213,7 +214,9 @@ MODELS: dict[str, Callable[..., Model]] = {
     "benes": benes,
     "sheared": sheared,
     "geometric_brownian": geometric_brownian,
+    "geometric_brownian_family": geometric_brownian_family,
     "cir": cir,
+    "cir_family": cir_family,
     "ckls": ckls,
     "jacobi": jacobi,
     "lotka_volterra": lotka_volterra,
