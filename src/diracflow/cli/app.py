@@ -24,7 +24,8 @@ use_commands.register(app)
 BUILT_IN = (
     *("benes", "sheared", "brownian", "ornstein_uhlenbeck", "ornstein_uhlenbeck_family"),
     *("seasonal", "double_well", "van_der_pol", "linear_langevin", "langevin", "duffing"),
-    *("geometric_brownian", "cir", "ckls", "jacobi", "lotka_volterra", "heston"),
+    *("geometric_brownian", "geometric_brownian_family", "cir", "cir_family", "ckls", "jacobi"),
+    *("lotka_volterra", "heston"),
 )
 
 
