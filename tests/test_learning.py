@@ -75,7 +75,7 @@ def test_a_double_well_is_learned(steps, getkey, monkeypatch):
         assert errors.mean() < 0.015**2
 
 
-@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("dim", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
     # The linear paths of the flow hold the exact solution; what is left is the time stepping.
     rate = np.array([[1.0, 0.4, 0.0], [-0.4, 0.6, 0.2], [0.0, 0.1, 0.8]])[:dim, :dim]

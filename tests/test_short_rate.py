@@ -130,6 +130,7 @@ def test_cir_is_ckls_with_the_exponent_one_half():
     np.testing.assert_allclose(one.drift(0.0, x), other.drift(0.0, x), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_with_the_exact_density_nothing_is_shifted():
     options = argparse.Namespace(length=10, warmup=20, draws=20, replications=2, seed=0)
     found = rate_simulated.replicate(df.ExactCIR(), options)

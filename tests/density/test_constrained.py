@@ -130,6 +130,7 @@ def test_save_and_load(learned, cir, tmp_path):
         df.load(path, sde=real)
 
 
+@pytest.mark.slow
 def test_propagated_law_has_unit_mass(learned, cir):
     law = df.propagate(learned, cir.starts, T, draws=512)
     x, weight = on_line(learned, T, X0)
@@ -139,6 +140,7 @@ def test_propagated_law_has_unit_mass(learned, cir):
         df.propagate(learned, df.Normal(0.05, 0.05), T)
 
 
+@pytest.mark.slow
 def test_bridges_stay_inside_and_estimate_the_density(learned, cir, getkey):
     x1 = np.array([0.01])
     for density in (learned, cir.exact):
@@ -152,6 +154,7 @@ def test_bridges_stay_inside_and_estimate_the_density(learned, cir, getkey):
         df.bridge(getkey(), learned, [0.03], [-0.01], T)
 
 
+@pytest.mark.slow
 def test_filter_and_likelihood(learned, cir, getkey):
     def observe(x, y):
         return -0.5 * ((y - x[0]) / 0.02) ** 2
@@ -166,6 +169,7 @@ def test_filter_and_likelihood(learned, cir, getkey):
     np.testing.assert_allclose(df.log_likelihood(learned, times, states), exact, atol=0.05)
 
 
+@pytest.mark.slow
 def test_agrees_with_simulated_paths(learned, getkey):
     found = agreement_with_paths(learned, getkey(), T, X0, paths=1000, steps=200)
     assert found.mean_z < 4

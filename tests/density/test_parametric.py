@@ -48,6 +48,7 @@ def test_the_flow_learns_what_the_source_lacks_over_the_box(learned, given):
     assert found[-1] < 0.05 * before[-1]
 
 
+@pytest.mark.slow
 def test_linear_families_need_no_flow(given):
     density = still_density(FAMILY)
     assert density.facts.settings.source == "moments"
@@ -135,6 +136,7 @@ def test_round_trip_keeps_parameters_and_laws(learned, tmp_path):
         df.load(path, sde=FAMILY.sde.at(TRUE))
 
 
+@pytest.mark.slow
 def test_propagation_and_bridges_take_parameters(learned):
     draws = np.asarray(df.Normal(0.0, 0.5).sample(jr.key(2), (500,)))
     law, exact = (df.propagate(d, draws, 0.3, params=TRUE) for d in (learned, FAMILY.exact))
@@ -148,6 +150,7 @@ def test_propagation_and_bridges_take_parameters(learned):
     assert found.outside == 0.0
 
 
+@pytest.mark.slow
 def test_filters_take_parameters(learned):
     observe = lambda x, y: -0.5 * (y - x[0]) ** 2 / 0.04
     data = ([0.2, 0.5], [0.3, 0.1], observe, 500)

@@ -54,6 +54,7 @@ def test_the_flow_learns_the_season(learned):
     assert found[0] < 0.1 * before[0]
 
 
+@pytest.mark.slow
 def test_linear_equations_need_no_flow():
     density = still_density(SEASONAL)
     assert density.facts.settings.source == "moments"
@@ -144,6 +145,7 @@ def test_bridges_stay_within_the_start_times_learned(learned):
     assert found.outside == 0.0
 
 
+@pytest.mark.slow
 def test_filters_move_on_in_time():
     observe = lambda x, y: -0.5 * (y - x[0]) ** 2 / 0.04
     missing = np.full(3, np.nan)
@@ -159,6 +161,7 @@ def test_filters_move_on_in_time():
         df.filter(jr.key(0), SEASONAL.exact, times, missing, observe, initial=X0)
 
 
+@pytest.mark.slow
 def test_half_steps_start_at_their_own_times(learned):
     found = chapman_kolmogorov(learned, jr.key(0), HORIZON, X0, start_time=0.3)
     # The two halves err on their own. From the same time they would differ by far more.
