@@ -101,6 +101,7 @@ def test_noise_that_depends_on_the_state(getkey):
     assert np.all(learned < np.minimum(source / 10, 0.01**2))
 
 
+@pytest.mark.slow
 def test_a_tighter_budget_gives_a_smaller_error(benes, getkey):
     # The budget bounds the error of stepping in time; with fixed points it is all that changes.
     x0, key = benes.starts.sample(getkey(), (8,)), getkey()
@@ -138,6 +139,7 @@ def test_training_is_float64_and_leaves_the_precision_alone(getkey):
     np.testing.assert_allclose(single, double, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_any_number_of_noise_columns_and_time_dependence(getkey):
     # dX = t a dt + (1 + t) S dW from s = 1: Gaussian with integrated coefficients.
     sigma, push, s, t, n = np.array([[1.0, 0.2, 0.1], [0.0, 1.0, 0.3]]), 4.0, 1.0, 0.5, 20_000

@@ -115,6 +115,7 @@ def test_coverage_is_that_of_the_states(learned, cir):
     assert not learned.outside(np.array([0.06]))
 
 
+@pytest.mark.slow
 def test_save_and_load(learned, cir, tmp_path):
     path = tmp_path / "cir.dflow"
     learned.save(path)

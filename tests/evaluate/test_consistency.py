@@ -77,6 +77,7 @@ def test_exploding_paths_are_told(trained, getkey):
         agreement_with_paths(density, getkey(), 0.3, X0, paths=10, steps=50)
 
 
+@pytest.mark.slow
 def test_check_passes_a_good_model_and_fails_a_strict_limit(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("diracflow.cli.check._SHARES", (1.0,))
     path = tmp_path / "model.dflow"

@@ -92,7 +92,7 @@ def test_jacobian_and_forcing_have_mean_zero_under_the_density(preset, getkey):
         assert np.all(np.abs(values.mean(axis=0)) < 6 * standard_error + 1e-12)
 
 
-@BOTH
+@pytest.mark.parametrize("preset", ["accurate", pytest.param("paper", marks=pytest.mark.slow)])
 def test_start_time_shifts_the_coefficients(preset, getkey):
     # Seen from s, the SDE with coefficients b(t, x) is the one with b(s + t, x) seen from 0.
     late = df.SDE(lambda t, x: jnp.sin(t) * x, lambda t, x: (1 + t) * jnp.eye(2), 2)

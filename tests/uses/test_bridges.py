@@ -106,6 +106,7 @@ def test_weights_make_up_for_a_density_of_another_process(getkey):
     np.testing.assert_allclose(variance, s * (1 - s), rtol=error)
 
 
+@pytest.mark.slow
 def test_the_density_by_euler_steps_is_of_first_order(getkey):
     exact = float(OU.exact.log_prob(np.ones(1), 1.0, np.zeros(1)))
     key = getkey()
