@@ -8,14 +8,14 @@ from jaxtyping import Array
 from .domains import Interval, Positive, Real
 from .families import ExactGeometricBrownian, Fixed
 from .laws import LogNormal, Normal, Product, Uniform
-from .model import Model, origin_of
+from .model import Model, origin_of, require_positive
 from .sde import SDE
 from .square_root import ExactCIR
 
 
 def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
     r"""Geometric Brownian motion $dX = \mu X\,dt + \sigma X\,dW$, a price."""
-    _require_positive(noise=noise)
+    require_positive(noise=noise)
     sde = SDE(
         Partial(_proportional_drift, rate),
         Partial(_power_noise, noise, 1.0),
@@ -32,7 +32,7 @@ def cir(rate: float = 3.0, level: float = 0.3, noise: float = 0.2) -> Model:
 
     Zero is reached if $2\kappa m < \sigma^2$; `learn` then warns.
     """
-    _require_positive(rate=rate, level=level, noise=noise)
+    require_positive(rate=rate, level=level, noise=noise)
     sde = SDE(
         Partial(_reverting_drift, rate, level),
         Partial(_power_noise, noise, 0.5),
@@ -51,7 +51,7 @@ def ckls(
 
     The defaults are their estimates (Journal of Finance, 1992), in years.
     """
-    _require_positive(rate=rate, level=level, noise=noise, exponent=exponent)
+    require_positive(rate=rate, level=level, noise=noise, exponent=exponent)
     sde = SDE(
         Partial(_reverting_drift, rate, level),
         Partial(_power_noise, noise, exponent),
@@ -68,7 +68,7 @@ def jacobi(rate: float = 2.0, level: float = 0.4, noise: float = 0.5) -> Model:
     A share between 0 and 1. The ends are reached if $2\kappa m$ or $2\kappa(1 - m)$ is below
     $\sigma^2$.
     """
-    _require_positive(rate=rate, level=level, noise=noise)
+    require_positive(rate=rate, level=level, noise=noise)
     if level >= 1:
         raise ValueError(f"`level` must lie between 0 and 1; got {level}.")
     sde = SDE(
@@ -94,7 +94,7 @@ def lotka_volterra(
     $a$ and `predation` $b$ of the prey, `death` $c$ and `growth` $g$ of the predators.
     """
     rates = {"birth": birth, "predation": predation, "death": death, "growth": growth}
-    _require_positive(**rates, noise=noise)
+    require_positive(**rates, noise=noise)
     sde = SDE(
         Partial(_lotka_volterra_drift, *rates.values()),
         Partial(_proportional_noise, noise),
@@ -118,7 +118,7 @@ def heston(
     $dX = (\mu - V/2)\,dt + \sqrt V\,dW_1$, $dV = \kappa(\theta - V)\,dt + \sigma\sqrt V\,dW_2$ with
     $dW_1dW_2 = \rho\,dt$.
     """
-    _require_positive(rate=rate, level=level, noise=noise)
+    require_positive(rate=rate, level=level, noise=noise)
     if not abs(correlation) < 1:
         raise ValueError(f"`correlation` must lie between -1 and 1; got {correlation}.")
     sde = SDE(
@@ -169,9 +169,3 @@ def _heston_noise(noise: Array, correlation: Array, t: Array, x: Array) -> Array
     rest = jnp.sqrt(1 - jnp.asarray(correlation, x.dtype) ** 2)
     rows = jnp.array([[1.0, 0.0], [noise * correlation, noise * rest]], x.dtype)
     return jnp.sqrt(x[1]) * rows
-
-
-def _require_positive(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"`{name}` must be positive; got {value}.")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 import equinox as eqx
+import numpy as np
 
 from .laws import AbstractLaw
 from .sde import SDE, Origin
@@ -25,3 +26,10 @@ class Model(eqx.Module):
 def origin_of(name: str, **arguments: object) -> Origin:
     """Name and arguments of a built-in model, as files hold them."""
     return name, json.dumps(arguments, default=lambda value: value.item())
+
+
+def require_positive(**numbers: float) -> None:
+    """Raise if an argument of a model is not a positive number."""
+    for name, value in numbers.items():
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(f"`{name}` must be a positive number; got {value}.")

@@ -19,7 +19,7 @@ from .constrained_models import (
 from .exact import ExactBenes, ExactLinear, ExactSheared
 from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
 from .laws import Normal, Uniform
-from .model import Model, origin_of
+from .model import Model, origin_of, require_positive
 from .sde import SDE, Origin
 
 
@@ -140,7 +140,7 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
 
     Noise enters the velocity only; the density is Gaussian.
     """
-    _positive(noise=noise)
+    require_positive(noise=noise)
     rate, level = np.array([[0.0, -1.0], [stiffness, friction]]), np.zeros(2)
     column = np.array([[0.0], [noise]])
     origin = origin_of("linear_langevin", stiffness=stiffness, friction=friction, noise=noise)
@@ -176,7 +176,7 @@ def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
 
     $dx = y\,dt + \sigma\,dW_1$, $dy = (\mu(1 - x^2)y - x)\,dt + \sigma\,dW_2$.
     """
-    _positive(noise=noise)
+    require_positive(noise=noise)
     sde = SDE(
         Partial(_cycle_drift, float(mu)),
         Partial(_constant, noise * np.eye(2)),
@@ -243,7 +243,7 @@ def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: 
 
 
 def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin: Origin) -> Model:
-    _positive(noise=noise)
+    require_positive(noise=noise)
     sde = SDE(
         Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()}),
         Partial(_constant, np.array([[0.0], [noise]])),
@@ -301,12 +301,6 @@ def _sheared_diffusion(mixing: Array, shear: Array, t: Array, x: Array) -> Array
 
 def _constant(value: Array, t: Array, x: Array) -> Array:
     return jnp.asarray(value)
-
-
-def _positive(**values: float) -> None:
-    for name, value in values.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"`{name}` must be a positive number; got {value}.")
 
 
 def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:

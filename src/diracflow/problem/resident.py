@@ -80,7 +80,7 @@ def _resident(module: Any) -> _Resident | None:
 def asked(module: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
     """A method's answer, without binding the method first.
 
-    Equinox makes a module of every bound method and looks through it: some fifty microseconds for a
-    learned density.
+    Equinox makes a module of every bound method and looks through all of it, which for a learned
+    density shows beside the evaluation itself.
     """
     return getattr(type(module), method)(module, *arguments, **keywords)
