@@ -1,7 +1,8 @@
 """Does the certificate hold, and how far is it from the truth?
 
 One JSON line for each MODEL:PRESET: at 10 times from 0.001 of the horizon up to it and 12 starts
-from the start law, the bound against the true total variation distance.
+from the start law (with parameters and start times, where the model has them), the bound against
+the true total variation distance.
 
 Run: python benchmarks/bench_certificate.py benes:quick sheared:quick ou2:quick --seeds 0
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 import diracflow as df
 from bench_accuracy import case
+from diracflow.density.card import split
 
 TIMES, STARTS = 10, 12
 
@@ -26,14 +28,19 @@ def bench(name: str, preset: str, seed: int, settings: dict) -> dict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         density = df.learn(
-            model.sde, model.starts, model.horizon, key=jr.key(seed), preset=preset, **settings
+            *(model.sde, model.starts, model.horizon),
+            params=model.params,
+            start_time=model.start_time,
+            key=jr.key(seed),
+            preset=preset,
+            **settings,
         )
     times = density.horizon * np.geomspace(1e-3, 1.0, TIMES)
-    starts = density.starts.sample(jr.key(100 + seed), (STARTS,))
+    x0, given = split(density, density.scope.law.sample(jr.key(100 + seed), (STARTS,)))
     began = time.perf_counter()
-    found = density.certificate(jr.key(seed), times[:, None], starts)
+    found = density.certificate(jr.key(seed), times[:, None], x0, **given)
     seconds = time.perf_counter() - began
-    true = df.errors(density, model.exact, times, starts, key=jr.key(200 + seed))
+    true = df.errors(density, model.exact, times, x0, key=jr.key(200 + seed), **given)
     noise = np.hypot(found.stderr, true.total_variation_stderr)
     ratio = found.bound / true.total_variation
     return {

@@ -153,16 +153,18 @@ class TransitionDensity(AbstractTransitionDensity):
         **Returns:**
 
         `bound`, at most 1, and its standard error `stderr`, both as NumPy arrays of the broadcast
-        shape. Computed in float64.
+        shape. Computed in float64; what rounding adds is that of the precision JAX is set to, in
+        which the density is evaluated.
         """
         if samples < 2:
             raise ValueError(f"`samples` must be at least 2; got {samples}.")
+        precision = float(jnp.finfo(jnp.result_type(float)).eps)
         with jax.enable_x64(True):
             checked = checked_query(self, t, params, start_time=start_time, x0=x0)
             time, start = map(np.asarray, checked)
             np.broadcast_shapes(time.shape, start.shape[:-1])
             start = np.asarray(start_coordinates(self.chart, start))
-        return certificate(self.ansatz, self.trajectory, key, time, start, samples)
+        return certificate(self.ansatz, self.trajectory, key, time, start, samples, precision)
 
     def coverage(
         self,

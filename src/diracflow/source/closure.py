@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..problem.given import Given
+from ..problem.linear_step import mean_exponential
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
 from ..problem.small_matrices import cholesky
@@ -28,8 +29,6 @@ from .ensemble import Ensemble, nodes
 from .gaussian import AbstractGaussianSource
 
 _STEPS = 16
-# Halvings before, and doublings after, a Taylor series of the exponential.
-_DOUBLINGS, _ORDER = 7, 8
 
 
 class ClosureSource(AbstractGaussianSource):
@@ -89,18 +88,3 @@ class ClosureSource(AbstractGaussianSource):
         size = jnp.sum(along**2)
         damping = jnp.sqrt(1 + excess / jnp.where(size > 0, size, 1.0))
         return mean + length * mean_exponential(slopes * length) @ along / damping
-
-
-def mean_exponential(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    r"""$\int_0^1 e^{as}ds$, by halving and doubling."""
-    eye, small = jnp.eye(len(a), dtype=a.dtype), a / 2**_DOUBLINGS
-    integral = eye
-    for k in range(_ORDER, 1, -1):
-        integral = eye + small @ integral / k
-
-    def double(_: int, state: tuple) -> tuple:
-        integral, transfer = state
-        return (integral + transfer @ integral) / 2, transfer @ transfer
-
-    start = (integral, eye + small @ integral)
-    return jax.lax.fori_loop(0, _DOUBLINGS, double, start)[0]

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..problem.given import Given, given
+from ..problem.linear_step import linear_step
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
 from ..problem.small_matrices import cholesky
@@ -35,8 +36,6 @@ from .ensemble import nodes
 from .gaussian import AbstractGaussianSource
 
 _STEPS = 24
-# Halvings of a step before exponential and integrals over it are short series, and their length.
-_DOUBLINGS, _ORDER = 7, 8
 # What is left of a unit vector that counts as none.
 _ALONG = 1e-9
 
@@ -116,14 +115,15 @@ class MomentSource(AbstractGaussianSource):
     ) -> "_Moments":
         """Moments after a step of the linearised equation."""
         turned = self._to_basis(self._to_basis(averages.slope).T).T
-        step = _linear_step(turned, averages.noise, length)
-        covariance = step.transfer @ moments.covariance @ step.transfer.T + step.noise
+        step = linear_step(turned, averages.noise, length)
+        transfer = jnp.eye(len(turned), dtype=turned.dtype) + step.change
+        covariance = transfer @ moments.covariance @ transfer.T + step.noise
         moved = step.integral @ self._to_basis(averages.drift[:, None])
         if change is not None:
             early, late = change
             drifts = (self._to_basis(average.drift[:, None]) for average in (early, late))
-            moved = moved + (step.transfer @ next(drifts) + next(drifts)) / 6
-            noise = step.transfer @ early.noise @ step.transfer.T + late.noise
+            moved = moved + (transfer @ next(drifts) + next(drifts)) / 6
+            noise = transfer @ early.noise @ transfer.T + late.noise
             covariance = covariance + length / 6 * noise
         mean = moments.mean + length * self._from_basis(moved)[:, 0]
         return _Moments(mean, (covariance + covariance.T) / 2)
@@ -192,40 +192,3 @@ class _Averages(NamedTuple):
 def _factor(covariance: Float[Array, "d d"], tau: Float[Array, ""]) -> Float[Array, "d d"]:
     """Cholesky factor of what is of the order of `tau`, however short."""
     return jnp.sqrt(tau) * cholesky(covariance / tau)
-
-
-class _LinearStep(NamedTuple):
-    r"""$e^{Ah}$, $\int_0^1e^{Ahs}ds$ and $\int_0^he^{As}\Sigma e^{A^\top s}ds$."""
-
-    transfer: Float[Array, "d d"]
-    integral: Float[Array, "d d"]
-    noise: Float[Array, "d d"]
-
-
-def _linear_step(
-    slope: Float[Array, "d d"], noise: Float[Array, "d d"], length: Float[Array, ""]
-) -> _LinearStep:
-    """What a linear equation does in one step, by halving and doubling."""
-    short = length / 2**_DOUBLINGS
-    a, eye = slope * short, jnp.eye(len(slope), dtype=slope.dtype)
-    integral = eye
-    for k in range(_ORDER, 1, -1):
-        integral = eye + a @ integral / k
-    # Terms of the series: each is (A X + X A^T) h / k of the one before. Noise that comes through d
-    # components shows in the term 2d - 1 first.
-    term = added = noise * short
-    for k in range(2, max(7, 2 * len(slope) + 2)):
-        term = a @ term
-        term = (term + term.T) / k
-        added = added + term
-
-    def double(_: int, step: _LinearStep) -> _LinearStep:
-        transfer, integral, noise = step
-        return _LinearStep(
-            transfer @ transfer,
-            (integral + transfer @ integral) / 2,
-            noise + transfer @ noise @ transfer.T,
-        )
-
-    start = _LinearStep(eye + a @ integral, integral, added)
-    return jax.lax.fori_loop(0, _DOUBLINGS, double, start)
