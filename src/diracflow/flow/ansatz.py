@@ -193,6 +193,10 @@ class StandardisedAnsatz(AbstractAnsatz):
 
         return self._equation(y, clock, x0).linearised(log_density)
 
+    def source_forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
+        """`forcing` of the source alone, without a flow or with one that is the identity."""
+        return self._equation(y, clock, x0).source
+
     def _equation(self, y: Array, clock: Array, x0: Array) -> RatioEquation:
         source, given = self.source, self.source.given(x0)
         frame, rate = jax.jvp(lambda c: source.frame(c**2, x0), (clock,), (jnp.ones_like(clock),))

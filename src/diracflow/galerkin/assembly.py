@@ -78,6 +78,19 @@ def evaluate(
     return Values(*centred(per_point(at_theta.log_ratio_and_forcing, clock, points), points))
 
 
+@eqx.filter_jit
+def source_forcings(
+    ansatz: StandardisedAnsatz, clocks: Float[Array, " k"], points: Points
+) -> Float[Array, " k"]:
+    """Root mean square forcing of the source alone, at several clocks."""
+
+    def at(clock: Float[Array, ""]) -> Float[Array, ""]:
+        forcing = centred(per_point(ansatz.source_forcing, clock, points), points)
+        return jnp.sqrt(jnp.mean(forcing**2))
+
+    return jax.lax.map(at, clocks)
+
+
 def per_point(function: Callable, clock: Float[Array, ""], points: Points) -> Any:
     """`function(y, clock, x0)` at every point."""
     return jax.lax.map(

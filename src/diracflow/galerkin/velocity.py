@@ -16,7 +16,7 @@ from .solve import NormalEquations, normal_equations, relative_residual
 
 # Forcing below this, in nats per unit of clock, is rounding: the source is exact and no velocity
 # has anything to explain.
-_ROUNDING = 1e-8
+ROUNDING = 1e-8
 
 
 class Velocity(eqx.Module):
@@ -81,7 +81,7 @@ def survey(
 def relative_residuals(rows: Rows, candidates: Float[Array, "k m"]) -> Float[Array, " k"]:
     """Relative residual of each candidate; zero where the forcing is mere rounding."""
     residuals = jax.vmap(lambda candidate: relative_residual(rows, candidate))(candidates)
-    return jnp.where(root_mean_square(rows.forcing) < _ROUNDING, 0.0, residuals)
+    return jnp.where(root_mean_square(rows.forcing) < ROUNDING, 0.0, residuals)
 
 
 def root_mean_square(values: Float[Array, " n"]) -> Float[Array, ""]:

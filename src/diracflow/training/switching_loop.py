@@ -1,4 +1,4 @@
-"""Explicit steps as long as they last, then implicit ones.
+"""Explicit steps as long as they last, then implicit ones; none where the source is exact.
 
 An explicit step costs less, and follows the parameters most closely. Where explicit steps become
 too short to reach the horizon, as at the parting of ways in a double well, implicit ones go on:
@@ -14,6 +14,7 @@ from ..galerkin.velocity import Velocity
 from .explicit_loop import ExplicitLoop
 from .explicit_step import Step
 from .implicit_loop import ImplicitLoop
+from .resting_loop import RestingLoop
 from .status import Status
 
 # Explicit steps go on as long as all of them, those made and those ahead, are few or take at most
@@ -26,13 +27,15 @@ _EARLY = 0.1
 _PATIENCE = 10
 
 
-class SwitchingLoop(ExplicitLoop, ImplicitLoop):
-    """A loop that leaves explicit steps where they fail."""
+class SwitchingLoop(RestingLoop, ExplicitLoop, ImplicitLoop):
+    """A loop that leaves explicit steps where they fail, and makes none where none are needed."""
 
     short_steps = 0  # in a row, so far
 
     def advance(self) -> Status:
         if self.clock == 0:
+            if self.rest():
+                return Status.FINISHED
             with ThreadPoolExecutor(1) as pool:
                 # Compiled at the same time, the velocity costs less of a wait.
                 pool.submit(self._warm_up)
