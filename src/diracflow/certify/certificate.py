@@ -64,7 +64,9 @@ def certificate(
     nodes, weights = _gauss(edges)
     with jax.enable_x64(True):
         sizes = _residual_sizes(ansatz, trajectory, key, nodes, starts, samples)
-        rounding = precision * np.asarray(_rounding(ansatz, marks**2, starts))
+        rounding = precision * np.asarray(
+            _rounding(ansatz, jnp.asarray(marks**2), jnp.asarray(starts))
+        )
     last_node = len(_NODES) * np.searchsorted(edges, marks) - 1
     bound = np.cumsum(0.5 * weights[:, None] * sizes.mean(axis=2), axis=0)[last_node] + rounding
     variances = sizes.var(axis=2, ddof=1) / samples
