@@ -57,6 +57,21 @@ def test_linear_families_need_no_flow(given):
     assert np.max(found.squared_l2) < 1e-20
 
 
+def test_parameters_can_be_searched_for_under_jit(learned):
+    times, states = np.array([0.0, 0.2, 0.5]), np.array([[0.3], [0.1], [0.4]])
+
+    def log_likelihood(rate):
+        return df.log_likelihood(learned, times, states, {**TRUE, "rate": rate})
+
+    found, slope = jax.jit(jax.value_and_grad(log_likelihood))(1.2)
+    np.testing.assert_allclose(found, log_likelihood(1.2), rtol=1e-10)
+    difference = (log_likelihood(1.2 + 1e-5) - log_likelihood(1.2 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, difference, rtol=1e-5)
+    # Starts that are known are still looked at, though the parameters are not.
+    with pytest.warns(df.OutsideWarning, match="x0"):
+        jax.jit(lambda r: learned.log_prob(X, 0.1, [[40.0]], {**TRUE, "rate": r}))(1.2)
+
+
 def test_the_point_mass_at_the_start_for_every_parameter(learned, given):
     tau = 1e-8
     draws = np.asarray(learned.sample(jr.key(0), tau, given["x0"], (200,), given["params"]))

@@ -9,6 +9,7 @@ count with the start.
 import warnings
 from weakref import WeakSet
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import chdtrc
@@ -33,7 +34,9 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
     """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
-    squared = np.asarray(_squared_distances(scope, x0))
+    # While parameters are searched for under `jit`, known starts stay numbers.
+    with jax.ensure_compile_time_eval():
+        squared = np.asarray(_squared_distances(scope, x0))
     outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
         return
