@@ -70,9 +70,15 @@ def sampler(
             init_strategy=init_to_sample,
             model_args=(transitions(density, times, states),),
             validate_grad=False,
+            forward_mode_differentiation=True,
         )
         init, sample = hmc(info.potential_fn, algo="NUTS")
-        state = init(info.param_info, options.warmup, rng_key=run_key)
+        state = init(
+            info.param_info,
+            options.warmup,
+            rng_key=run_key,
+            forward_mode_differentiation=True,
+        )
         state = jax.lax.fori_loop(0, options.warmup, lambda _, s: sample(s), state)
 
         def kept(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
@@ -188,7 +194,7 @@ def timings(density: df.TransitionDensity, options: argparse.Namespace) -> dict[
     reference = float(df.log_likelihood(EXACT, times, states, true))
     for name, law in {"learned": density, "exact": EXACT}.items():
         value = lambda p, law=law: df.log_likelihood(law, times, states, p)
-        run, slope = jax.jit(value), jax.jit(jax.value_and_grad(value))
+        run, slope = jax.jit(value), jax.jit(jax.jacfwd(value))
         found[name] = {
             "seconds": best_seconds(lambda run=run: run(true)),
             "with_gradient": best_seconds(lambda slope=slope: slope(true)),
