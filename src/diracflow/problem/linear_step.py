@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Halvings of steps whose product with the slopes is at most some tens, and terms of the series.
+# Halvings for a mean exponential, and terms of the series: exact to rounding where the product of
+# length and slopes, halved so often, is at most 0.1.
 _DOUBLINGS, _ORDER = 7, 8
 
 
@@ -27,7 +28,7 @@ def linear_step(
     slope: Float[Array, "d d"],
     noise: Float[Array, "d d"],
     length: Float[Array, ""],
-    doublings: int = _DOUBLINGS,
+    doublings: int,
 ) -> LinearStep:
     r"""The step of slopes $A$ and noise $\Sigma$ over some length."""
     short = length / 2**doublings
