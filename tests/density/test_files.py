@@ -9,7 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import diracflow as df
-from diracflow.density.files import FORMAT, read_header
+from diracflow.density.files import read_header
+from diracflow.density.header import FORMAT
 
 X0 = np.array([0.4, -0.3])
 
@@ -70,7 +71,7 @@ def test_truncated_files_are_refused(saved):
     content = saved.read_bytes()
     for size in (0, 5, 100, len(content) // 2, len(content) - 1):
         saved.write_bytes(content[:size])
-        with pytest.raises(df.ModelFileError, match="not a complete diracflow model"):
+        with pytest.raises(df.ModelFileError, match="not a complete diracflow file"):
             df.load(saved)
 
 
@@ -90,18 +91,18 @@ def test_flipped_bytes_are_noticed(saved):
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "foreign.dflow"
     save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(df.ModelFileError, match="not a diracflow model"):
+    with pytest.raises(df.ModelFileError, match="not a diracflow file"):
         df.load(path)
     path.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(df.ModelFileError):
         df.load(path)
-    with pytest.raises(FileNotFoundError, match="No model file"):
+    with pytest.raises(FileNotFoundError, match="There is no file"):
         df.load(tmp_path / "absent.dflow")
 
 
 def test_newer_formats_are_refused(saved, monkeypatch):
-    monkeypatch.setattr("diracflow.density.files.FORMAT", 0)
-    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*format 0.*Upgrade"):
+    monkeypatch.setattr("diracflow.density.migration.FORMAT", 0)
+    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*up to 0.*Upgrade"):
         df.load(saved)
 
 
