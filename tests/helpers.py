@@ -64,3 +64,17 @@ def still_density(model, horizon=None, **settings):
     trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], none, none)
     facts = Facts(chosen, "quick", end, df.Status.FINISHED, 0.0, (), {})
     return df.TransitionDensity(ansatz, trajectory, laws, facts)
+
+
+def stepped_density(model, steps=3, **settings):
+    """A density whose flow has moved as if it had been trained, which takes no time."""
+    still = still_density(model, horizon=0.5, **settings)
+    rng, width = np.random.default_rng(0), still.trajectory.thetas.shape[1]
+    clocks = np.sqrt(0.5) * np.linspace(0, 1, steps + 1) ** 2
+    thetas = still.trajectory.thetas + 0.1 * np.cumsum(rng.normal(size=(steps + 1, width)), axis=0)
+    velocities = rng.normal(size=(2, steps, width))
+    times = [*clocks[1:-1] ** 2, 0.5]
+    history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
+    facts = dataclasses.replace(still.facts, history=history, key=(0, 1), versions={"jax": "1"})
+    path = Trajectory(clocks, thetas, *velocities)
+    return df.TransitionDensity(still.ansatz, path, still.scope, facts, still.chart)
