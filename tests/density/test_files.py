@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import stepped_density
 from safetensors import safe_open
 
 import diracflow as df
 from diracflow.density.files import read_header
 from diracflow.density.header import FORMAT
 from diracflow.problem.model import Model
+from helpers import stepped_density
 
 X0 = np.array([0.4, -0.3])
 

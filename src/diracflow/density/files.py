@@ -31,6 +31,7 @@ from .header import described, settings_of, with_numbers
 from .header_checks import check_header
 from .migration import format_of, migrated
 from .probes import compare_marks, compare_probes, marks, probe_values, require_among_starts
+from .soundness import require_answers
 from .transition import Facts, TransitionDensity
 
 _KIND = "diracflow"
@@ -113,7 +114,9 @@ def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> Transi
             *(header["asked_horizon"], settings, jr.key(0)),
         )
     compare_marks(marks(ansatz), arrays.get(MARKS))
-    return TransitionDensity(ansatz, trajectory_of(arrays), laws, _facts(header), chart)
+    density = TransitionDensity(ansatz, trajectory_of(arrays), laws, _facts(header), chart)
+    require_answers(density, arrays["probe_x"])
+    return density
 
 
 def _facts(header: dict[str, Any]) -> Facts:

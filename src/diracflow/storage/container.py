@@ -77,8 +77,12 @@ def read_container(
     Raises `FileNotFoundError` if there is no file, and `DataFileError` for all else.
     """
     handle = _opened(path)
-    with os.fdopen(handle, "rb") as file:
+    try:
         size = _checked_size(os.fstat(handle), max_bytes)
+    except DataFileError:
+        os.close(handle)
+        raise
+    with os.fdopen(handle, "rb") as file:
         length = int.from_bytes(_exactly(file, min(size, 8)), "little")
         if size < 8 or not 2 <= length <= size - 8:
             raise DataFileError(f"it is not a complete {kind} file, or not one at all.")
