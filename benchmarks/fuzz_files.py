@@ -111,12 +111,17 @@ def fuzz(count, seed, folder, keep):
             if keep is not None:
                 (keep / f"{sum(results.values())}.dflow").write_bytes(content)
 
-    for name, content in others.items():
-        tried("foreign", name, content)
-    largest = {"foreign": megabytes() - before}
+    def report():
+        row = {"seed": seed, "files": sum(results.values())}
+        row |= {f"{kind}, {result}": n for (kind, result), n in sorted(results.items())}
+        row |= {"slowest": slowest, "more_megabytes": round(megabytes() - before)}
+        print(json.dumps(row), flush=True)
+
     for place in unusual(folder):
         results["unusual", outcome(place, b"")[0]] += 1
-    largest["unusual"] = megabytes() - before
+    for name, content in others.items():
+        tried("foreign", name, content)
+    report()
     for index in range(count):
         base = list(contents)[index % len(contents)]
         if index % 2:
@@ -129,16 +134,7 @@ def fuzz(count, seed, folder, keep):
             tried("forged", f"{base}: {how}", changed)
         if index % 1000 == 999:
             jax.clear_caches()
-            far = {"files": index + 1, "more_megabytes": round(megabytes() - before)}
-            print(json.dumps(far), flush=True)
-    largest["all"] = megabytes() - before
-    return {
-        "seed": seed,
-        "files": sum(results.values()),
-        **{f"{kind}, {result}": n for (kind, result), n in sorted(results.items())},
-        "slowest": slowest,
-        **{f"more_megabytes_{name}": round(value) for name, value in largest.items()},
-    }
+            report()
 
 
 if __name__ == "__main__":
@@ -151,4 +147,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place) / "files"
         folder.mkdir()
-        print(json.dumps(fuzz(arguments.count, arguments.seed, folder, arguments.keep)))
+        fuzz(arguments.count, arguments.seed, folder, arguments.keep)

@@ -18,7 +18,7 @@ from ..training.status import Status
 from .header import FORMAT, WORDS, settings_of
 
 # Bounds of what a file may ask for, far above what can be learned.
-MOST_COMPONENTS, MOST_LAWS, MOST_STEPS = 1000, 1000, 100_000
+MOST_COMPONENTS, MOST_LAWS, MOST_STEPS = 1000, 1000, 30_000
 _LARGEST = 2**53
 
 Check = Callable[[Field], Any]
