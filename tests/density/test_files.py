@@ -109,7 +109,7 @@ def test_coefficients_without_value_are_compared_too(tmp_path):
 
 
 def test_absent_files_are_not_found(tmp_path):
-    with pytest.raises(FileNotFoundError, match="There is no file"):
+    with pytest.raises(FileNotFoundError, match="No model file at"):
         df.load(tmp_path / "absent.dflow")
 
 

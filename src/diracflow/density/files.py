@@ -86,7 +86,10 @@ def read_header(path: str | os.PathLike, *, max_bytes: int = MAX_BYTES) -> dict[
 
 
 def _read(path: str | os.PathLike, max_bytes: int) -> tuple[dict[str, Any], Arrays]:
-    container = read_container(path, _KIND, max_bytes=max_bytes)
+    try:
+        container = read_container(path, _KIND, max_bytes=max_bytes)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"No model file at {os.fspath(path)}.") from None
     words: list[str] = []
     header, arrays = parsed(container.header.encode(), words=words), container.arrays
     written = format_of(header)
