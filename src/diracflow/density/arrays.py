@@ -68,12 +68,10 @@ def _check_values(arrays: Arrays) -> None:
     for name in (*PATH, "probe_tau", "probe_x"):
         if not np.all(np.isfinite(arrays[name])):
             raise DataFileError(f"`{name}` must be finite.")
-    gaps = np.diff(arrays["clocks"])[:, None]
-    for name, sizes in (
-        ("thetas", arrays["thetas"]),
-        ("first", gaps * arrays["first"]),
-        ("last", gaps * arrays["last"]),
-    ):
+    with np.errstate(over="ignore"):  # what overflows is too large
+        gaps = np.diff(arrays["clocks"])[:, None]
+        moves = {name: gaps * arrays[name] for name in ("first", "last")}
+    for name, sizes in {"thetas": arrays["thetas"], **moves}.items():
         largest = max(sizes.max(initial=0), -sizes.min(initial=0))
         if largest > _LARGEST:
             raise DataFileError(
