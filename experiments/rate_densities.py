@@ -23,6 +23,7 @@ def learned_density(problem: Problem, path: Path, key: Any, preset: str) -> df.T
         density = df.load(path, sde=problem.sde)
         _require_same(problem, density, path)
         return density
+    path.parent.mkdir(parents=True, exist_ok=True)
     density = df.learn(
         *(problem.sde, problem.starts, problem.horizon),
         key=key,

@@ -7,6 +7,7 @@ import numpy as np
 
 import diracflow as df
 from diracflow.density.transition import Facts
+from diracflow.problem.chart import chart_for
 from diracflow.problem.given import scope
 from diracflow.problem.laws import AbstractLaw
 from diracflow.training.build import build_ansatz, source_name
@@ -64,3 +65,23 @@ def still_density(model, horizon=None, **settings):
     trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], none, none)
     facts = Facts(chosen, "quick", end, df.Status.FINISHED, 0.0, (), {})
     return df.TransitionDensity(ansatz, trajectory, laws, facts)
+
+
+def stepped_density(model, steps=3, **settings):
+    """A density whose flow has moved as if it had been trained, which takes no time."""
+    varied, end = isinstance(model.start_time, AbstractLaw), 0.5
+    laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
+    began, rng = None if varied else model.start_time, np.random.default_rng(0)
+    chosen = sized(settings_for("quick", **{"layers": 2, "hidden": 3} | settings), model.sde.dim)
+    chart = chart_for(model.sde, laws.law, began)
+    problem = chart.equation(), chart.law(laws.law), began, end
+    ansatz = build_ansatz(*problem, chosen, jr.key(0))
+    chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
+    clocks = np.sqrt(end) * np.linspace(0, 1, steps + 1) ** 2
+    walk = 0.1 * np.cumsum(rng.normal(size=(steps + 1, len(ansatz.theta))), axis=0)
+    velocities = rng.normal(size=(2, steps, len(ansatz.theta)))
+    path = Trajectory(clocks, np.asarray(ansatz.theta) + walk, *velocities)
+    times = [*clocks[1:-1] ** 2, end]
+    history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
+    facts = Facts(chosen, "quick", end, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
+    return df.TransitionDensity(ansatz, path, laws, facts, chart)

@@ -2,6 +2,7 @@
 
 The rooms, in the order of the computation; each imports only from those above it:
 
+- `storage`: files that are written whole and read with suspicion
 - `problem`: what is solved: the SDE and its domain, laws of the start, built-in models with exact
     densities, the Fokker--Planck operator
 - `source`: the Gaussian the flow starts from: Euler step, closure with the ensemble's width,

@@ -1,37 +1,46 @@
+import errno
 import json
 import os
-import pickle
+import stat
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors import safe_open
 
 import diracflow as df
-from diracflow.density.files import FORMAT, read_header
+from diracflow.density.files import read_header
+from diracflow.density.header import FORMAT
+from diracflow.problem.model import Model
+from helpers import stepped_density
 
 X0 = np.array([0.4, -0.3])
 
 
+@pytest.fixture(scope="module")
+def density():
+    return stepped_density(df.models.benes(), source="euler")
+
+
 @pytest.fixture
-def saved(trained, tmp_path):
+def saved(density, tmp_path):
     path = tmp_path / "model.dflow"
-    trained.save(path)
+    density.save(path)
     return path
 
 
-def test_round_trip_is_exact(trained, saved):
+def test_round_trip_is_exact(density, saved):
     again = df.load(saved)
-    x, t = X0 + 0.1, np.array([1e-6, 0.01, 0.2, 0.3])
-    np.testing.assert_array_equal(again.log_prob(x, t, X0), trained.log_prob(x, t, X0))
+    x, t = X0 + 0.1, np.array([1e-6, 0.01, 0.2, 0.5])
+    np.testing.assert_array_equal(again.log_prob(x, t, X0), density.log_prob(x, t, X0))
     np.testing.assert_array_equal(
-        again.sample(jr.key(1), 0.2, X0, (5,)), trained.sample(jr.key(1), 0.2, X0, (5,))
+        again.sample(jr.key(1), 0.2, X0, (5,)), density.sample(jr.key(1), 0.2, X0, (5,))
     )
-    assert again.facts.settings == trained.facts.settings
-    assert again.facts.history == trained.facts.history
-    assert again.status is trained.status
-    assert again.horizon == trained.horizon
+    assert again.facts.settings == density.facts.settings
+    assert again.facts.history == density.facts.history
+    assert again.status is density.status
+    assert again.horizon == density.horizon
 
 
 def test_header_is_plain_json(saved):
@@ -40,22 +49,31 @@ def test_header_is_plain_json(saved):
     assert json.loads(json.dumps(header)) == header
 
 
-def own_sde(rate):
-    return df.SDE(lambda t, x: -rate * x, lambda t, x: jnp.eye(2), 2)
+def test_files_are_safetensors(density, saved):
+    with safe_open(saved, framework="numpy") as file:
+        np.testing.assert_array_equal(file.get_tensor("thetas"), density.trajectory.thetas)
+        assert json.loads(file.metadata()["diracflow"])["format"] == FORMAT
 
 
-@pytest.fixture(scope="module")
-def own():
-    return df.learn(
-        own_sde(1.0), df.Normal(0.0, 1.0), 0.01, key=jr.key(0), layers=2, samples=64, tolerance=1e-2
-    )
+def test_observations_that_are_not_finite_survive(density, tmp_path):
+    strange = [{"t": 0.1, "start": "edge", "bound": 1.0, "stderr": value} for value in (np.inf,)]
+    density.with_facts(certificate=tuple(strange), seconds=np.nan).save(tmp_path / "m.dflow")
+    assert b"NaN" not in (tmp_path / "m.dflow").read_bytes().replace(b'\\"NaN\\"', b"")
+    again = df.load(tmp_path / "m.dflow").facts
+    assert again.certificate[0]["stderr"] == np.inf
+    assert np.isnan(again.seconds)
+    assert np.isnan(read_header(tmp_path / "m.dflow")["seconds"])
 
 
-def test_users_sde_is_passed_again_and_compared(own, tmp_path):
+def own_sde(rate=1.0, noise=1.0):
+    return df.SDE(lambda t, x: -rate * x, lambda t, x: noise * jnp.eye(2), 2)
+
+
+def test_users_sde_is_passed_again_and_compared(tmp_path):
+    own = stepped_density(Model("own", own_sde(), df.Normal(0.0, 1.0), 1.0, None), source="euler")
     path = tmp_path / "own.dflow"
     own.save(path)
-    again = df.load(path, sde=own_sde(1.0))
-    np.testing.assert_array_equal(again.log_prob(X0, 0.01, X0), own.log_prob(X0, 0.01, X0))
+    assert df.load(path, sde=own_sde()).horizon == own.horizon
     with pytest.raises(df.ModelFileError, match="Pass it"):
         df.load(path)
     with pytest.raises(df.ModelFileError, match=r"another SDE: at t=.*its `drift` was"):
@@ -66,58 +84,124 @@ def test_users_sde_is_passed_again_and_compared(own, tmp_path):
         df.load(path, sde=df.models.brownian(3).sde)
 
 
-def test_truncated_files_are_refused(saved):
-    content = saved.read_bytes()
-    for size in (0, 5, 100, len(content) // 2, len(content) - 1):
-        saved.write_bytes(content[:size])
-        with pytest.raises(df.ModelFileError, match="not a complete diracflow model"):
-            df.load(saved)
+def test_small_coefficients_are_told_apart(tmp_path):
+    """One and a half times a noise of 1e-7 is another noise, small as their difference may be."""
+    sde = own_sde(1e-7, 1e-7)
+    tiny = Model("tiny", sde, df.Normal(0.0, 1.0), 1.0, None)
+    stepped_density(tiny, source="euler").save(tmp_path / "tiny.dflow")
+    df.load(tmp_path / "tiny.dflow", sde=sde)
+    for other in (own_sde(1e-7, 1.5e-7), own_sde(1.5e-7, 1e-7)):
+        with pytest.raises(df.ModelFileError, match="another SDE"):
+            df.load(tmp_path / "tiny.dflow", sde=other)
 
 
-def test_flipped_bytes_are_noticed(saved):
-    content = bytearray(saved.read_bytes())
-    # Throughout the data part, and in the digits of the JSON header.
-    length = int.from_bytes(content[:8], "little")
-    places = [*np.linspace(8 + length, len(content) - 1, 20, dtype=int), content.find(b"horizon")]
-    for place in places:
-        changed = bytearray(content)
-        changed[place] ^= 1
-        saved.write_bytes(changed)
-        with pytest.raises(df.ModelFileError):
-            df.load(saved)
+def test_coefficients_without_value_are_compared_too(tmp_path):
+    def halted(end):  # a drift that has no value after some time
+        drift = lambda t, x: jnp.where(t < end, -x, jnp.nan)
+        return df.SDE(drift, lambda t, x: jnp.eye(2), 2)
+
+    model = Model("halted", halted(0.3), df.Normal(0.0, 1.0), 1.0, None)
+    stepped_density(model, source="euler").save(tmp_path / "halted.dflow")
+    df.load(tmp_path / "halted.dflow", sde=halted(0.3))
+    for other in (own_sde(), halted(0.1)):
+        with pytest.raises(df.ModelFileError, match="another SDE"):
+            df.load(tmp_path / "halted.dflow", sde=other)
 
 
-def test_foreign_files_are_refused(tmp_path):
-    path = tmp_path / "foreign.dflow"
-    save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(df.ModelFileError, match="not a diracflow model"):
-        df.load(path)
-    path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(df.ModelFileError):
-        df.load(path)
-    with pytest.raises(FileNotFoundError, match="No model file"):
+def test_absent_files_are_not_found(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No model file at"):
         df.load(tmp_path / "absent.dflow")
 
 
 def test_newer_formats_are_refused(saved, monkeypatch):
-    monkeypatch.setattr("diracflow.density.files.FORMAT", 0)
-    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*format 0.*Upgrade"):
+    monkeypatch.setattr("diracflow.density.migration.FORMAT", 0)
+    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*up to 0.*Upgrade"):
         df.load(saved)
 
 
-def test_files_are_as_readable_as_others(saved, tmp_path):
+def test_large_files_are_refused_unless_allowed(saved):
+    size = saved.stat().st_size
+    with pytest.raises(df.ModelFileError, match=f"has {size} bytes; at most {size - 1}.*max_bytes"):
+        df.load(saved, max_bytes=size - 1)
+    assert df.load(saved, max_bytes=size).horizon == 0.5
+
+
+def test_another_source_is_noticed(saved, monkeypatch):
+    """Moments of the starts are computed again; other ones would make other densities."""
+    monkeypatch.setattr("diracflow.training.build._START_DRAWS", 512)
+    with pytest.raises(df.ModelFileError, match="builds another source"):
+        df.load(saved)
+
+
+def test_new_files_are_as_readable_as_others(saved, tmp_path):
     (tmp_path / "other").write_text("")
     assert saved.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_a_failed_write_keeps_the_old_file(trained, saved, monkeypatch):
+def test_replaced_files_keep_their_permissions(density, saved):
+    saved.chmod(0o600)
+    density.save(saved)
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+
+
+def test_links_stay_links(density, saved, tmp_path):
+    link = tmp_path / "link.dflow"
+    link.symlink_to(saved)
+    saved.unlink()
+    density.save(link)
+    assert link.is_symlink()
+    assert saved.is_file()
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+def test_a_failed_write_keeps_the_old_file(density, saved, monkeypatch, step, number):
     before = saved.read_bytes()
 
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
+    def failing(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        trained.save(saved)
+    monkeypatch.setattr(os, {"write": "fdopen"}.get(step, step), failing)
+    with pytest.raises(OSError, match=f"{os.strerror(number)}.*unchanged") as caught:
+        density.save(saved)
+    assert caught.value.errno == number
     assert saved.read_bytes() == before
     assert [p.name for p in saved.parent.iterdir()] == ["model.dflow"]
+
+
+def test_an_interrupted_write_leaves_nothing(density, saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        density.save(saved)
+    assert saved.read_bytes() == before
+    assert [p.name for p in saved.parent.iterdir()] == ["model.dflow"]
+
+
+def test_places_that_cannot_be_written_are_named(density, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no directory .*nowhere. Make it"):
+        density.save(tmp_path / "nowhere" / "model.dflow")
+    with pytest.raises(OSError, match="something else than a file"):
+        density.save(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="something else than a file"):
+        density.save(tmp_path / "pipe")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotFoundError, match="no directory"):
+        density.save(tmp_path / "file" / "model.dflow")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_directories_are_named(density, saved):
+    before = saved.read_bytes()
+    saved.parent.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError, match="cannot be written.*unchanged"):
+            density.save(saved)
+        assert saved.read_bytes() == before
+    finally:
+        saved.parent.chmod(0o700)

@@ -32,6 +32,7 @@ def learn_file(
     found = named_object(target)
     sde = found.sde if isinstance(found, Model) else found
     law, until = _law(found, laws[0]), _horizon(found, horizon)
+    out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before training
     began = time.monotonic()
     settings = {"preset": preset, "progress": not quiet, **changes, **_others(found, *laws[1:])}
     try:

@@ -1,0 +1,29 @@
+import jax.random as jr
+import pytest
+
+import diracflow as df
+from diracflow.training.build import build_ansatz
+from diracflow.training.flow_size import parameter_count
+from diracflow.training.settings import settings_for, sized
+
+
+@pytest.mark.parametrize("flow", ["monotone", "affine"])
+@pytest.mark.parametrize(
+    "dim, changes", [(1, {}), (2, {}), (3, {"layers": 6}), (5, {"idle_dim": 1})]
+)
+@pytest.mark.parametrize("sizes", [{}, {"hidden": 7, "bumps": 2}])
+def test_parameters_are_counted_without_being_made(flow, dim, changes, sizes):
+    if flow == "affine" and dim == 1:
+        pytest.skip("a coupling in one dimension must be monotone")
+    settings = sized(settings_for("quick", flow=flow, source="euler", **changes), dim)
+    law = df.Normal(0.0, 1.0).expand(dim)
+    ansatz = build_ansatz(df.models.brownian(dim).sde, law, 0.0, 1.0, settings, jr.key(0))
+    assert parameter_count(dim, dim, settings) == len(ansatz.theta)
+
+
+def test_what_varies_beside_the_start_counts():
+    family = df.models.ornstein_uhlenbeck_family()
+    law = df.Product(family.starts, *family.params.values())
+    settings = sized(settings_for("quick", source="euler"), 1, 4)
+    ansatz = build_ansatz(family.sde, law, 0.0, 1.0, settings, jr.key(0))
+    assert parameter_count(1, 4, settings) == len(ansatz.theta)
