@@ -88,6 +88,8 @@ def _from_5(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
 
 def _from_6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """The reason for a source came late; numbers that are not finite were bare."""
+    if header["settings"]["source"] == "moments" and header["start_time"] is not None:
+        raise _stranger(6, "Closures of moments took other steps.")
     return {"why_source": "", **header}, arrays
 
 
