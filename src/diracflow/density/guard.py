@@ -7,12 +7,14 @@ count with the start.
 """
 
 import warnings
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import chdtrc
 
+from ..problem.broadcast import in_pieces
 from ..problem.given import Scope, furthest
 from ..problem.resident import compiled
 
@@ -33,7 +35,9 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
     """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
-    squared = np.asarray(_squared_distances(scope, x0))
+    distances = lambda _, g: _squared_distances(scope, g)
+    no_time: Any = np.zeros(())
+    squared = np.asarray(in_pieces(distances, no_time, x0))
     outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
         return
