@@ -553,7 +553,33 @@ JUDGED = {
     "load an SDE": (lambda: df.load("a.dflow", sde=PLANE), "must be a `diracflow.SDE`"),
 }
 
+
+def view(name, *arguments, **keywords):
+    return lambda: getattr(df.view, name)(*arguments, **keywords)
+
+
+VIEWS = {
+    "joint of none": (view("joint", None, EXACT, 0.5, [ZERO]), "must be a transition density"),
+    "joint of one": (view("joint", FAMILY, FAMILY, 0.5, [ZERO]), "states with 2 components"),
+    "joint from nowhere": (view("joint", EXACT, EXACT, 0.5, np.zeros((0, 2))), "one start or more"),
+    "joint at zero": (view("joint", EXACT, EXACT, 0.0, [ZERO]), "point mass"),
+    "section of two": (view("section", EXACT, EXACT, 0.5, ZERO), "more than two components"),
+    "conditional": (view("conditional", EXACT, EXACT, ZERO, NAN), "`horizon` must be one finite"),
+    "moulding": (view("moulding", EXACT, 0.5, ZERO, [ZERO]), "must come from `diracflow.learn`"),
+    "lines of two": (view("lines", EXACT, None, [0.5], ZERO), "states with 1 components"),
+    "lines never": (view("lines", GBM, None, [], [1.0]), "one time at least"),
+    "lines in words": (view("lines", GBM, None, "now", [1.0]), "one finite number"),
+    "planes from several": (view("planes", EXACT, [0.5], [ZERO]), "must be one start"),
+    "error of none": (view("error_over_time", None), "must come from `diracflow.evaluate.study`"),
+    "history of exact": (view("training_history", EXACT), "must come from `diracflow.learn`"),
+    "posterior of none": (view("posterior_pairs", None), "must come from `diracflow.infer`"),
+    "propagated": (view("propagated", flat, KEY), "must come from `diracflow.propagate`"),
+    "fan": (view("bridge_fan", None), "must come from `diracflow.bridge`"),
+    "bands": (view("filter_bands", None), "must come from `diracflow.filter`"),
+}
+
 TABLES = {
+    "view": VIEWS,
     "sde": SDES,
     "laws": LAWS,
     "learn": LEARN,
