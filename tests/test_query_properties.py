@@ -5,6 +5,7 @@ Queries are compiled for each shape, so shapes come from a short list; values co
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import diracflow as df
+from diracflow.problem import broadcast
 from helpers import still_density
 
 EXACT = df.models.benes().exact
@@ -189,6 +191,17 @@ def test_learned_densities_take_empty_batches_and_infinities():
     np.testing.assert_array_equal(density.prob([[np.inf], [-np.inf]], 0.5, [0.0]), 0.0)
 
 
+@pytest.mark.parametrize(
+    "x, t, x0", [((7,), (), ()), ((7, 1), (3,), ()), ((2, 7), (), (7,)), ((), (9,), (2, 1))]
+)
+def test_pieces_make_no_difference(x, t, x0, monkeypatch, getkey):
+    query = jr.normal(getkey(), (*x, 2)), jr.uniform(getkey(), t) + 0.1, jnp.full((*x0, 2), 0.3)
+    whole = EXACT.log_prob(*query), EXACT.score(*query)
+    monkeypatch.setattr(broadcast, "PIECE", 4)
+    for found, expected in zip((EXACT.log_prob(*query), EXACT.score(*query)), whole, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
 _TEN_MILLION = """
 import json, resource, sys
 import jax, numpy as np
@@ -208,13 +221,11 @@ print(json.dumps({"grown": peak() - before, "same": bool(np.allclose(values[:: n
 
 @pytest.mark.slow
 def test_ten_million_rows_take_bounded_memory():
-    path = ":".join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", _TEN_MILLION],
-        *(),
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": "/tmp"},
+        env=dict(os.environ) | {"PYTHONPATH": ":".join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
