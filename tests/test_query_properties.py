@@ -27,7 +27,7 @@ SHAPES = ((), (3,), (2, 1), (0,))
 shapes = st.sampled_from(SHAPES)
 numbers = st.floats(-4, 4)
 times = st.floats(0.01, 3)
-some = settings(deadline=None, derandomize=True, database=None, max_examples=20)
+some = settings(deadline=None, derandomize=True, database=None, max_examples=12)
 
 
 @st.composite
