@@ -17,6 +17,9 @@ from .domains import AbstractDomain, Positive
 from .parameters import Bounds, check_names
 from .transition import AbstractTransitionDensity
 
+# Made once: every query asks for the domain.
+HALF_LINE = (Positive(),)
+
 
 class ExactOrnsteinUhlenbeck(AbstractTransitionDensity):
     r"""Transition of $dX = \kappa(m - X)\,dt + \sigma\,dW$, with $\kappa, m, \sigma$ in the query.
@@ -133,7 +136,7 @@ class ExactGeometricBrownian(AbstractTransitionDensity):
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
-        return (Positive(),)
+        return HALF_LINE
 
     @property
     def param_bounds(self) -> Bounds:

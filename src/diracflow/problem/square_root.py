@@ -13,8 +13,8 @@ from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, ndtr
 from jaxtyping import Array, Float
 
 from .bessel import log_scaled_bessel
-from .domains import AbstractDomain, Positive
-from .families import mean_decay
+from .domains import AbstractDomain
+from .families import HALF_LINE, mean_decay
 from .parameters import Bounds
 from .transition import AbstractTransitionDensity
 
@@ -42,7 +42,7 @@ class ExactCIR(AbstractTransitionDensity):
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
-        return (Positive(),)
+        return HALF_LINE
 
     @property
     def param_bounds(self) -> Bounds:

@@ -28,6 +28,9 @@ from .parameters import Bounds, Params, checked_params, checked_start_time, join
 from .resident import asked, compiled
 from .sde import SDE
 
+# Made once: every query asks for the domain.
+_LINE = Real()
+
 
 class AbstractTransitionDensity(eqx.Module):
     r"""The density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
@@ -165,7 +168,7 @@ class AbstractTransitionDensity(eqx.Module):
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
         """Where the components of a state live."""
-        return (Real(),) * self.dim
+        return (_LINE,) * self.dim
 
     @property
     def start_time(self) -> float | None:
