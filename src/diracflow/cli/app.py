@@ -202,7 +202,9 @@ def _failed(error: BaseException) -> int:
 def _wrong_usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        talk(error.format_message() or error.ctx.get_help())
+        # Rich has printed the help by now; plain Click leaves it to us.
+        if error.format_message():
+            talk(error.format_message())
         return Exit.USAGE
     path = "diracflow" if context is None else context.command_path
     said = error.format_message().rstrip(".")
