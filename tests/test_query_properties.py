@@ -22,6 +22,7 @@ from diracflow.problem import broadcast
 from helpers import still_density
 
 EXACT = df.models.benes().exact
+LOG_PROB, SCORE = jax.jit(EXACT.log_prob), jax.jit(EXACT.score)
 FAMILY = df.ExactOrnsteinUhlenbeck()
 SHAPES = ((), (3,), (2, 1), (0,))
 shapes = st.sampled_from(SHAPES)
@@ -157,9 +158,8 @@ def test_gradients_are_finite_beside_points_at_infinity():
 @some
 @given(arrays((3, 2)), times, arrays((2,)))
 def test_compiled_queries_agree_with_eager_ones(x, t, x0):
-    log_prob, score = jax.jit(EXACT.log_prob), jax.jit(EXACT.score)
-    np.testing.assert_allclose(log_prob(x, t, x0), EXACT.log_prob(x, t, x0), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(score(x, t, x0), EXACT.score(x, t, x0), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(LOG_PROB(x, t, x0), EXACT.log_prob(x, t, x0), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(SCORE(x, t, x0), EXACT.score(x, t, x0), rtol=1e-10, atol=1e-10)
 
 
 @some
