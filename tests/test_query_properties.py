@@ -230,5 +230,6 @@ def test_ten_million_rows_take_bounded_memory():
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["same"]
-    # Eight bytes a number: the result, and what a piece of a million rows needs.
+    # Eight bytes a number: 80 MB of results, twice while pieces are joined, as much for distances
+    # of the starts, and what a piece of a million rows needs.
     assert found["grown"] < 500e6

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 # Points evaluated at once. Intermediate values then stay in the first cache: on a learned Beneš
 # density 1e5 points took 0.034 s in chunks of 256, and 0.12 to 0.16 s in chunks of 1024 to 16384.
 CHUNK = 2**8
-# Rows that one compiled call takes. Of more the compiler would hold several copies at once.
+# Rows that one compiled call takes, so that what it holds beside its arguments stays bounded.
 PIECE = 2**20
 
 
@@ -28,8 +28,8 @@ def in_pieces(
 ) -> Array:
     """`evaluate(t, *points)`, a piece of the longest axis at a time where rows are many.
 
-    Memory beyond arguments and result is then that of one piece. Within the user's `jit` the
-    call stays whole.
+    What evaluation needs is then needed for one piece at a time; the result is held twice while
+    pieces are joined. Within the user's `jit` the call stays whole.
     """
     arrays = (t, *points)
     most = math.prod(a.size if a is t else a.size // max(a.shape[-1], 1) for a in arrays)
