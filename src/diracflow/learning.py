@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 from .density.card import certificate_table
 from .density.transition import Facts, TransitionDensity
 from .flow.ansatz import StandardisedAnsatz
+from .problem.arguments import checked_flag, checked_key
 from .problem.boundaries import BoundaryWarning, boundaries, boundary_message
 from .problem.chart import chart_for
 from .problem.checks import check_coefficients, check_starts, is_degenerate
@@ -88,6 +89,9 @@ def learn(
     raised with it.
     """
     chosen = settings_for(preset, **settings)
+    checked_flag("certify", certify)
+    if not callable(progress):
+        checked_flag("progress", progress)
     horizon = _positive("horizon", horizon)
     times = start_time if isinstance(start_time, AbstractLaw) else None
     began = None if isinstance(start_time, AbstractLaw) else _real("start_time", start_time)
@@ -98,7 +102,7 @@ def learn(
             f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
         )
     laws = scope(sde, starts, params, times)
-    law, key = laws.law, _typed(key)
+    law, key = laws.law, checked_key(key)
     chosen = sized(chosen, sde.dim, law.dim)
     with jax.enable_x64(True):
         check_starts(sde, laws.starts)
@@ -165,12 +169,6 @@ def _delivered(density: TransitionDensity) -> TransitionDensity:
     return density
 
 
-def _typed(key: PRNGKeyArray) -> PRNGKeyArray:
-    if not isinstance(key, jax.Array):
-        raise ValueError(f"`key` must come from `jax.random.key(seed)`; got {key!r}.")
-    return key if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else jr.wrap_key_data(key)
-
-
 def _positive(name: str, value: float) -> float:
     number = _real(name, value)
     if number <= 0:
@@ -183,6 +181,8 @@ def _real(name: str, value: float) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
+    if isinstance(value, bool | str):
+        raise ValueError(f"`{name}` must be a number; got {value!r}.")
     if not np.isfinite(number):
         raise ValueError(f"`{name}` must be finite; got {value}.")
     return number

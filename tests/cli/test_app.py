@@ -54,9 +54,9 @@ def test_run_does_without_an_exact_density(tmp_path, capsys):
     assert report["source"] == "closure"
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"model.dflow", "report.json", "training.png", "density.png"}
-    said = capsys.readouterr().out
-    assert "No exact density is known" in said
-    assert "Source: closure (over the horizon" in said
+    said = capsys.readouterr()
+    assert "No exact density is known" in said.out
+    assert "Source: closure (over the horizon" in said.err
 
 
 def test_help_does_not_wait_for_jax():

@@ -1,5 +1,6 @@
 """Commands and their options."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -8,7 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from . import use_commands
+from .exits import Exit, exit_of, message_of
 from .options import Changes, Equation, Json, ModelFile, Preset, Seed
+from .streams import (
+    close_pipe,
+    command,
+    emit,
+    open_streams,
+    report,
+    settle,
+    short_warnings,
+    talk,
+    terminable,
+)
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -35,6 +48,7 @@ def _commands() -> None:
 
 
 @app.command()
+@command
 def run(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(BUILT_IN)}.")],
     preset: Preset = "quick",
@@ -50,16 +64,17 @@ def run(
     changes = dict(_setting(text) for text in settings or [])
     from .run import run_model
 
-    report = run_model(
+    found = run_model(
         model, preset, out or Path("runs") / model, seed, starts, changes, quiet=as_json
     )
     if as_json:
-        print(json.dumps(report))
-    if report["failed"]:
-        raise typer.Exit(1)
+        _emit_json(found)
+    if found["failed"]:
+        raise typer.Exit(Exit.FAILED)
 
 
 @app.command()
+@command
 def info(
     model: ModelFile,
     as_json: Json = False,
@@ -69,10 +84,14 @@ def info(
     from .info import info_text
 
     header = read_header(model)
-    print(json.dumps(header) if as_json else info_text(header, str(model)))
+    if as_json:
+        _emit_json(header)
+    else:
+        emit(info_text(header, str(model)))
 
 
 @app.command()
+@command
 def learn(
     target: Annotated[
         str, typer.Argument(help="FILE.py:NAME, a `diracflow.SDE` or a model with starts.")
@@ -102,19 +121,19 @@ def learn(
 
     changes = dict(_setting(text) for text in settings or [])
     laws = (starts, params, start_time)
-    report = learn_file(target, out, laws, horizon, preset, seed, changes, quiet=as_json)
+    found = learn_file(target, out, laws, horizon, preset, seed, changes, quiet=as_json)
     if as_json:
-        print(json.dumps(report))
+        _emit_json(found)
     else:
-        print(
-            f"{report['file']}: {report['status']} up to t = {report['horizon']:g}. "
-            f"{report['message']}"
+        emit(
+            f"{found['file']}: {found['status']} up to t = {found['horizon']:g}. {found['message']}"
         )
-    if report["failed"]:
-        raise typer.Exit(1)
+    if found["failed"]:
+        raise typer.Exit(Exit.FAILED)
 
 
 @app.command()
+@command
 def check(
     model: ModelFile,
     sde: Equation = None,
@@ -127,27 +146,76 @@ def check(
     """Check a model without an exact solution: certificate, half steps, simulated paths."""
     from .check import check_model, check_text
 
-    report = check_model(model, sde, limit, seed)
-    print(json.dumps(report) if as_json else check_text(report))
-    if not report["passed"]:
-        raise typer.Exit(1)
+    found = check_model(model, sde, limit, seed)
+    if as_json:
+        _emit_json(found)
+    else:
+        emit(check_text(found))
+    if not found["passed"]:
+        raise typer.Exit(Exit.FAILED)
 
 
 def main() -> None:
-    """Entry point: user's mistakes become one line and exit code 2."""
-    try:
-        app()
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        _fail(str(error), 2)
-    except RuntimeError as error:
-        _fail(str(error), 1)
-    except KeyboardInterrupt:
-        _fail("Interrupted.", 130)
-
-
-def _fail(message: str, code: int) -> None:
-    print(f"diracflow: {message}", file=sys.stderr)
+    """Entry point: an error becomes one line on the standard error and an exit code."""
+    open_streams()
+    with short_warnings(), terminable():
+        code = _outcome()
+    settle()
     sys.exit(code)
+
+
+# Whether Typer brings its own copy of Click or not.
+_ClickError: Any = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+def _outcome() -> int:
+    """Run the command that was typed; its exit code."""
+    try:
+        code = app(prog_name="diracflow", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as end:  # Typer's own, where a pipe broke
+        close_pipe()
+        return end.code if end.code in (0, 2) else Exit.PIPE
+    except _ClickError as error:
+        return _wrong_usage(error)
+    except typer.Abort:
+        return _failed(KeyboardInterrupt())
+    except BaseException as error:
+        return _failed(error)
+    if code == Exit.INTERRUPTED:
+        return _failed(KeyboardInterrupt())
+    return int(code or Exit.OK)
+
+
+def _failed(error: BaseException) -> int:
+    code = exit_of(error)
+    if code is Exit.PIPE:
+        close_pipe()
+        return code
+    with contextlib.suppress(OSError):  # no one is there to be told
+        report(message_of(error), code, "--json" in sys.argv)
+    return code
+
+
+def _wrong_usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # Rich has printed the help by now; plain Click leaves it to us.
+        if error.format_message():
+            talk(error.format_message())
+        return Exit.USAGE
+    path = "diracflow" if context is None else context.command_path
+    said = error.format_message().rstrip(".")
+    report(f"{said}. Try `{path} --help`.", Exit.USAGE, "--json" in sys.argv)
+    return Exit.USAGE
+
+
+def _emit_json(found: dict[str, Any]) -> None:
+    from .tables import as_json
+
+    emit(as_json(found))
 
 
 def _setting(text: str) -> tuple[str, Any]:

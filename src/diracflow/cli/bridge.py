@@ -8,6 +8,8 @@ import numpy as np
 
 from ..uses.bridges import Bridge, bridge
 from .model import load_model, parse_point
+from .places import require_figure
+from .streams import emit
 from .tables import as_json, require_kind, state_columns, write_table
 
 
@@ -26,18 +28,19 @@ def print_bridge(
 ) -> None:
     """Weighted paths into a file, their mean and deviation in words or as JSON."""
     require_kind(out)
+    require_figure(figure)
     density = load_model(model, sde)
     x0, x1 = (
         parse_point(name, text, density.dim) for name, text in zip(("x0", "x1"), ends, strict=True)
     )
     found = bridge(jr.key(seed), density, x0, x1, t, steps, paths, **given)
-    print(as_json(_summary(found)) if json else _words(found))
     if out is not None:
         write_table(out, _columns(found), _arrays(found))
     if figure is not None:
         from ..view import bridge_fan  # needs matplotlib
 
         bridge_fan(found).savefig(figure)
+    emit(as_json(_summary(found)) if json else _words(found))
 
 
 def _summary(found: Bridge) -> dict:

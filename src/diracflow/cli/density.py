@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .model import load_model, parse_point
+from .streams import emit
 from .tables import as_json, read_points, require_kind, state_columns, write_table
 
 
@@ -32,7 +33,7 @@ def print_density(
         places = parse_point("x", x or "", density.dim)[None]
     values = np.asarray(density.log_prob(places, t, start, **given))
     arrays = {"t": np.asarray(t), "x0": start, "x": places, "log_prob": values}
-    if json:
-        print(as_json(arrays))
     if out is not None or not json:
         write_table(out, state_columns(places) | {"log_prob": values}, arrays)
+    if json:
+        emit(as_json(arrays))

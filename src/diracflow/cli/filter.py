@@ -12,7 +12,9 @@ from jaxtyping import Array
 from ..uses.filtering import Filtered, filter
 from ..uses.particles import Observe
 from .model import load_model
+from .places import require_figure
 from .series import read_series
+from .streams import emit
 from .tables import as_json, require_kind, state_columns, write_table
 
 
@@ -31,6 +33,7 @@ def print_filter(
 ) -> None:
     """Means and quantiles at the times of the file `data`."""
     require_kind(out)
+    require_figure(figure)
     density = load_model(model, sde)
     times, observations = read_series(data)
     seen = _components(components, observations.shape[1], density.dim)
@@ -40,10 +43,6 @@ def print_filter(
         params=given["params"],
         start=given["start_time"],
     )
-    if json:
-        print(as_json({"log_evidence": found.log_evidence, **_arrays(found)}))
-    else:
-        print(f"log-evidence {found.log_evidence:.6g}")
     if out is not None:
         write_table(out, _columns(found), _arrays(found))
     if figure is not None:
@@ -52,6 +51,10 @@ def print_filter(
         shown = np.full((len(times), density.dim), np.nan)
         shown[:, seen] = observations
         filter_bands(found, shown).savefig(figure)
+    if json:
+        emit(as_json({"log_evidence": found.log_evidence, **_arrays(found)}))
+    else:
+        emit(f"log-evidence {found.log_evidence:.6g}")
 
 
 def _components(text: str | None, count: int, dim: int) -> list[int]:
@@ -72,7 +75,7 @@ def _components(text: str | None, count: int, dim: int) -> list[int]:
 
 
 def _gaussian(noise: float, seen: list[int]) -> Observe:
-    if not noise > 0:
+    if not 0 < noise < np.inf:
         raise ValueError(f"`--noise` must be a positive standard deviation; got {noise:g}.")
 
     def observe(x: Array, y: Array) -> Array:

@@ -10,9 +10,11 @@ from ..problem.square_root import ExactCIR
 from ..problem.transition import AbstractTransitionDensity
 from ..uses.inference import infer
 from .model import load_model
+from .places import require_figure, require_place
 from .problem import read_laws
 from .run import prepare_jax
 from .series import read_states
+from .streams import emit
 from .tables import as_json
 
 # Families of densities that are known exactly, by name.
@@ -35,6 +37,8 @@ def print_posterior(
     """Draws into the NetCDF file `out`; mean, deviation and quality of each parameter printed."""
     if out.suffix != ".nc":
         raise ValueError(f"Posteriors are written as NetCDF, to a file named .nc; got {out}.")
+    require_place(out)
+    require_figure(figure)
     density = _density(model, sde)
     times, states = read_states(data, density.dim)
     counts = {"chains": chains, "draws": draws, "warmup": warmup}
@@ -48,18 +52,21 @@ def print_posterior(
         **counts,
     )
     tree.to_netcdf(out, engine="h5netcdf")
-    found = {name: _summary(tree, name) for name in density.params}
-    print(as_json(found) if json else _words(found, out))
     if figure is not None:
         from ..view import posterior_pairs  # needs matplotlib
 
         posterior_pairs(tree).savefig(figure)
+    found = {name: _summary(tree, name) for name in density.params}
+    emit(as_json(found) if json else _words(found, out))
 
 
 def _density(model: str, sde: str | None) -> AbstractTransitionDensity:
     if model in _FAMILIES:
         prepare_jax()
         return _FAMILIES[model]()
+    if not Path(model).exists() and not Path(model).suffix:
+        names = " and ".join(_FAMILIES)
+        raise ValueError(f"No model file at {model}; exact densities are called {names}.")
     return load_model(Path(model), sde)
 
 

@@ -9,6 +9,7 @@ import jax.random as jr
 from ..learning import TrainingFailed, learn
 from ..problem.laws import AbstractLaw
 from ..problem.models import Model
+from .places import require_target
 from .problem import named_object, read_law, read_laws, read_number_or_law
 from .run import prepare_jax
 
@@ -28,6 +29,7 @@ def learn_file(
 
     `laws` are those of starts, of parameters and of the start time.
     """
+    require_target(out)
     prepare_jax()
     found = named_object(target)
     sde = found.sde if isinstance(found, Model) else found

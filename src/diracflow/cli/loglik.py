@@ -8,6 +8,7 @@ import numpy as np
 from ..uses.likelihood import log_likelihood
 from .model import load_model
 from .series import read_states
+from .streams import emit
 from .tables import as_json
 
 
@@ -26,4 +27,4 @@ def print_loglik(
         "transitions": seen - 1,
         "outside": float(np.mean(np.asarray(density.outside(states[:-1], **given)))),
     }
-    print(as_json(found) if json else f"{value:.10g}  ({seen - 1} transitions)")
+    emit(as_json(found) if json else f"{value:.10g}  ({seen - 1} transitions)")

@@ -9,7 +9,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON 
 ModelFile = Annotated[Path, typer.Argument(help="A model file, such as runs/benes/model.dflow.")]
 Time = Annotated[float, typer.Option("--t", help="Time since the start.")]
 Start = Annotated[str, typer.Option("--x0", help="The start: numbers divided by commas.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random keys.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random keys.")]
 Data = Annotated[
     Path, typer.Argument(help="Times and values: columns of a .csv, or times, states of an .npz.")
 ]

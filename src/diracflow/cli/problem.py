@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -64,5 +65,15 @@ def read_number_or_law(text: str) -> float | AbstractLaw:
 def _run(file: str) -> dict[str, Any]:
     try:
         return runpy.run_path(file, run_name="diracflow_problem")
-    except Exception as error:
-        raise ValueError(f"{file} could not be run: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"{file} could not be run: {type(error).__name__}: {error}{_where(file, error)}"
+        ) from error
+
+
+def _where(file: str, error: BaseException) -> str:
+    """The last line of the user's own file that led to an error."""
+    if isinstance(error, SyntaxError):  # and its message says where
+        return f"\n  {(error.text or '').strip()}" if error.text else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f"\n  line {frames[-1].lineno}: {frames[-1].line}" if frames else ""

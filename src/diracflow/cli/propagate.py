@@ -9,6 +9,7 @@ import numpy as np
 from ..uses.green import AbstractPropagated, propagate
 from .model import load_model
 from .problem import read_law
+from .streams import emit
 from .tables import as_json, read_points, require_kind, state_columns, write_table
 
 
@@ -33,11 +34,11 @@ def print_propagated(
     initial = read_points(draws, density.dim) if draws is not None else read_law(law or "")
     found = propagate(density, initial, t, **given)
     arrays = _evaluated(found, points, count, seed, density.dim)
-    if json:
-        print(as_json({"outside": found.outside, **arrays}))
     if out is not None or not json:
         rest = {name: a for name, a in arrays.items() if name != "x"}
         write_table(out, state_columns(arrays["x"]) | rest, arrays)
+    if json:
+        emit(as_json({"outside": found.outside, **arrays}))
 
 
 def _evaluated(

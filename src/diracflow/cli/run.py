@@ -1,7 +1,8 @@
 """`diracflow run`: learn a built-in model, judge it, draw it."""
 
+import contextlib
 import json
-import sys
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from ..problem.models import Model, model
 from ..training.build import idle_dim_for
 from ..training.settings import settings_for
 from .figures import draw_figures
+from .places import require_target
+from .streams import emit, talk
 
 
 def run_model(
@@ -37,7 +40,9 @@ def run_model(
     if starts < 1:
         raise ValueError(f"`--starts` must be at least 1; got {starts}.")
     out.mkdir(parents=True, exist_ok=True)
-    say = (lambda text: None) if quiet else print
+    require_target(out / "model.dflow")
+    say = (lambda text: None) if quiet else talk
+    result_line = (lambda text: None) if quiet else emit
     say(f"Learning {name} (preset {preset}) up to t = {problem.horizon:g}.")
     began = time.monotonic()
     density = _learned(problem, preset, seed, changes, not quiet)
@@ -51,9 +56,9 @@ def run_model(
         density.with_facts(errors=tuple(result.summary())).save(out / file)
     report = _report(problem, preset, seed, changes, density, learned_in, result)
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    say(_bounds(report["certificate"]) if result is None else _table(report["errors"]))
+    result_line(_bounds(report["certificate"]) if result is None else _table(report["errors"]))
     names = draw_figures(density, problem, result, out)
-    say(f"Model, report and figures are in {out}: {file}, report.json, {', '.join(names)}")
+    result_line(f"Model, report and figures are in {out}: {file}, report.json, {', '.join(names)}")
     return report
 
 
@@ -61,8 +66,12 @@ def prepare_jax() -> None:
     """Float64 throughout, and compiled code kept from one command to the next."""
     jax.config.update("jax_enable_x64", True)
     if getattr(jax.config, "jax_compilation_cache_dir") is None:  # noqa: B009 (unknown to types)
-        cache = Path.home() / ".cache" / "diracflow"
-        jax.config.update("jax_compilation_cache_dir", str(cache))
+        cache = Path(os.path.expanduser("~")) / ".cache" / "diracflow"
+        # Without a home that can be written to, code is compiled anew each time.
+        with contextlib.suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+            if os.access(cache, os.W_OK):
+                jax.config.update("jax_compilation_cache_dir", str(cache))
 
 
 def _learned(
@@ -82,7 +91,7 @@ def _learned(
         )
     except TrainingFailed as failure:
         # The part that was learned is still worth looking at; the report names the status.
-        print(f"diracflow: {failure}", file=sys.stderr)
+        talk(f"diracflow: {failure}")
         return failure.density
 
 

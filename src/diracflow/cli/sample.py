@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 
 from .model import load_model, parse_point
+from .streams import emit
 from .tables import as_json, require_kind, state_columns, write_table
 
 
@@ -29,7 +30,7 @@ def print_sample(
     start = parse_point("x0", x0, density.dim)
     draws = np.asarray(density.sample(jr.key(seed), t, start, count, **given))
     arrays = {"t": np.asarray(t), "x0": start, "seed": np.asarray(seed), "x": draws}
-    if json:
-        print(as_json(arrays))
     if out is not None or not json:
         write_table(out, state_columns(draws), arrays)
+    if json:
+        emit(as_json(arrays))

@@ -15,6 +15,11 @@ def read_series(path: Path) -> tuple[np.ndarray, np.ndarray]:
     table = read_table(path, ("times", "states"))
     if isinstance(table, tuple):
         times, values = table
+        if times.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(times):
+            raise ValueError(
+                f"{path} must hold `times` of shape (n,) and `states` of shape (n, d); got "
+                f"{times.shape} and {values.shape}."
+            )
         return times, values.reshape(len(times), -1)
     if table.ndim != 2 or table.shape[1] < 2:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 import json
 import math
-import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -10,16 +10,23 @@ from typing import Any, TextIO
 import numpy as np
 from jaxtyping import Float
 
+from .places import require_place
+from .streams import results
+
 
 def read_table(path: Path, names: tuple[str, ...]) -> np.ndarray | tuple[np.ndarray, ...]:
     """The rows of a CSV file, empty fields as NaN, or the arrays of these names in an NPZ."""
     if _kind(path) == ".csv":
         return _read_csv(path)
-    with np.load(path, allow_pickle=False) as file:
-        missing = [name for name in names if name not in file]
-        if missing:
-            raise ValueError(f"{path} must hold arrays {', '.join(names)}; it holds {file.files}.")
-        return tuple(np.asarray(file[name], dtype=float) for name in names)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            held = {name: np.asarray(file[name], dtype=float) for name in names if name in file}
+            listed = ", ".join(file.files)
+    except (ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not an NPZ file of numbers: {error}") from None
+    if len(held) < len(names):
+        raise ValueError(f"{path} must hold arrays {', '.join(names)}; it holds {listed}.")
+    return tuple(held.values())
 
 
 def read_points(path: Path, dim: int) -> Float[np.ndarray, "n d"]:
@@ -37,7 +44,7 @@ def read_points(path: Path, dim: int) -> Float[np.ndarray, "n d"]:
 def write_table(path: Path | None, columns: Mapping[str, np.ndarray], arrays: Mapping) -> None:
     """`columns` as CSV, on the standard output without a path; `arrays` if an NPZ is asked for."""
     if path is None:
-        return _write_csv(sys.stdout, columns)
+        return _write_csv(results(), columns)
     if _kind(path) == ".npz":
         return np.savez(path, **arrays)
     with path.open("w", newline="") as file:
@@ -58,8 +65,7 @@ def require_kind(path: Path | None) -> None:
     """Raise before anything is computed for a file that could not be written."""
     if path is not None:
         _kind(path)
-        if not path.parent.is_dir():
-            raise ValueError(f"There is no folder {path.parent} to write {path.name} into.")
+        require_place(path)
 
 
 def _kind(path: Path) -> str:
@@ -70,13 +76,22 @@ def _kind(path: Path) -> str:
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    lines = [line for line in path.read_text().splitlines() if line.strip()]
-    named = bool(lines) and not _is_numbers(lines[0])
     try:
+        lines = [line for line in path.read_text().splitlines() if line.strip()]
+        named = bool(lines) and not _is_numbers(lines[0])
         rows = [[_number(field) for field in line.split(",")] for line in lines[named:]]
-        return np.array(rows, dtype=float)
     except ValueError as error:
         raise ValueError(f"{path} must hold numbers divided by commas: {error}.") from None
+    if not rows:
+        raise ValueError(f"{path} must hold numbers divided by commas; it holds no rows.")
+    lengths = [len(row) for row in rows]
+    if min(lengths) < max(lengths):
+        odd = next(i for i, length in enumerate(lengths) if length != lengths[0])
+        raise ValueError(
+            f"{path} must have as many numbers in each row: the first has {lengths[0]}, row "
+            f"{odd + 1} has {lengths[odd]}."
+        )
+    return np.array(rows, dtype=float)
 
 
 def _number(field: str) -> float:
@@ -99,6 +114,10 @@ def _write_csv(file: TextIO, columns: Mapping[str, np.ndarray]) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,6 +18,7 @@ from .options import (
     Table,
     Time,
 )
+from .streams import command as apart
 
 
 def density(
@@ -173,4 +174,4 @@ def infer(
 def register(app: typer.Typer) -> None:
     """Make these functions commands of `app`."""
     for command in (density, sample, bridge, loglik, filter, propagate, infer):
-        app.command()(command)
+        app.command()(apart(command))

@@ -7,6 +7,7 @@ count with the start.
 """
 
 import warnings
+from typing import Any
 from weakref import WeakSet
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import chdtrc
 
+from ..problem.broadcast import in_pieces
 from ..problem.given import Scope, furthest
 from ..problem.resident import compiled
 
@@ -34,9 +36,11 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
     """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
+    distances = lambda _, g: _squared_distances(scope, g)
+    no_time: Any = np.zeros(())
     # While parameters are searched for under `jit`, known starts stay numbers.
     with jax.ensure_compile_time_eval():
-        squared = np.asarray(_squared_distances(scope, x0))
+        squared = np.asarray(in_pieces(distances, no_time, x0))
     outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
         return

@@ -13,9 +13,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from ..certify.certificate import Certificate, certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
-from ..problem.arguments import checked_point
+from ..problem.arguments import checked_count, checked_key, checked_point
 from ..problem.broadcast import map_points
 from ..problem.chart import Chart, plain_chart, start_coordinates
+from ..problem.domains import AbstractDomain
 from ..problem.given import Scope
 from ..problem.laws import AbstractLaw
 from ..problem.parameters import Bounds, Params
@@ -91,6 +92,10 @@ class TransitionDensity(AbstractTransitionDensity):
         return self.chart.sde
 
     @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return self.chart.maps
+
+    @property
     def starts(self) -> AbstractLaw:
         """The law of starts that the density was trained on."""
         return self.scope.starts
@@ -126,7 +131,8 @@ class TransitionDensity(AbstractTransitionDensity):
 
         That is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
         """
-        return _residuals(self, *checked_query(self, t, params, start_time=start_time, x=x, x0=x0))
+        query = checked_query(self, t, params, start_time=start_time, finite=True, x=x, x0=x0)
+        return _residuals(self, *query)
 
     def certificate(
         self,
@@ -156,13 +162,14 @@ class TransitionDensity(AbstractTransitionDensity):
         shape. Computed in float64; what rounding adds is that of the precision JAX is set to, in
         which the density is evaluated.
         """
-        if samples < 2:
-            raise ValueError(f"`samples` must be at least 2; got {samples}.")
+        key, samples = checked_key(key), checked_count("samples", samples, least=2)
         precision = float(jnp.finfo(jnp.result_type(float)).eps)
         with jax.enable_x64(True):
             checked = checked_query(self, t, params, start_time=start_time, x0=x0)
             time, start = map(np.asarray, checked)
-            np.broadcast_shapes(time.shape, start.shape[:-1])
+            if not time.size or not start.size:
+                shapes = f"{time.shape} and {start.shape}"
+                raise ValueError(f"Give one time and one start at least; got shapes {shapes}.")
             start = np.asarray(start_coordinates(self.chart, start))
         return certificate(self.ansatz, self.trajectory, key, time, start, samples, precision)
 
@@ -219,7 +226,13 @@ class TransitionDensity(AbstractTransitionDensity):
         start_time: float | None = None,
     ) -> Float[Array, "layers+1 n d"]:
         """Points of the source and their images after each layer, down to the state itself."""
-        time, noise, x0 = checked_query(self, t, params, start_time=start_time, noise=noise, x0=x0)
+        query = checked_query(self, t, params, start_time=start_time, noise=noise, x0=x0)
+        time, noise, x0 = query
+        if (time.ndim, noise.ndim, x0.ndim) != (0, 2, 1):
+            raise ValueError(
+                "Stages are those of rows of `noise` at one time from one start; got shapes "
+                f"{noise.shape}, {time.shape} and {x0.shape}."
+            )
         return _stages(self, time, noise, x0)
 
     def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], AbstractAnsatz]:
@@ -247,9 +260,6 @@ class TransitionDensity(AbstractTransitionDensity):
             guard(self.scope, start, strict, once_for=self.facts)
         elif not isinstance(x0, jax.core.Tracer):  # parameters are searched for, starts known
             guard(Scope(self.starts), x0, strict, once_for=self.facts)
-
-    def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
-        asked(self.chart, "require_inside", x0)
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..density.transition import TransitionDensity
+from ..problem.arguments import checked_count, checked_key, checked_one_point
 from ..problem.parameters import Params
 from ..problem.transition import log_probs
 from ..uses.equation import began_at, member_of, require_homogeneous, scalars
@@ -47,7 +48,11 @@ def chapman_kolmogorov(
     start_time: float | None = None,
 ) -> Consistency:
     """Compare two steps of `t / 2` with one of `t`, from the start `x0`."""
+    key = checked_key(key)
+    checked_count("points", points)
+    checked_count("draws", draws, least=2 * _GROUPS)
     given, began = scalars(density, params), began_at(density, start_time, "start_time")
+    checked_one_point("x0", x0, density.dim)
     whole: dict[str, Any] = {"params": given, "start_time": start_time}
     half = {**whole, "start_time": began + t / 2}
     if density.start_time is not None:

@@ -22,9 +22,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.arguments import checked_count, checked_key, real_numbers
 from ..problem.chart import Chart, start_coordinates
 from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity, checked_query
+from ..problem.transition import AbstractTransitionDensity, checked_query, require_density
 
 # A grid that misses more of the mass than this is not trusted.
 _UNRESOLVED = 1e-3
@@ -65,9 +66,22 @@ def errors(
     - `params`, `start_time`: parameters of the SDE and times of the start, where both densities
         depend on them; scalars or one value for each start.
     """
-    times, starts = np.atleast_1d(np.asarray(t)), np.atleast_2d(np.asarray(x0))
+    require_density(density)
+    require_density(exact, "exact")
+    if density.dim != exact.dim:
+        raise ValueError(
+            f"`density` has {density.dim} components and `exact` {exact.dim}; they must agree."
+        )
+    checked_count("samples", samples, least=2)
+    checked_count("grid", grid, least=3)
+    times, starts = np.atleast_1d(real_numbers("t", t)), np.atleast_2d(real_numbers("x0", x0))
+    if times.ndim != 1 or starts.ndim != 2 or not times.size or not starts.size:
+        raise ValueError(
+            "`t` must be a list of times and `x0` one of starts, at least one of each; got shapes "
+            f"{np.shape(t)} and {np.shape(x0)}."
+        )
     given = _Given(starts, {"params": params, "start_time": start_time})
-    key = jr.key(0) if key is None else key
+    key = jr.key(0) if key is None else checked_key(key)
     rows = []
     for index, time in enumerate(times):
         row_key = jr.fold_in(key, index)

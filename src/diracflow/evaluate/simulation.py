@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..density.transition import TransitionDensity
+from ..problem.arguments import checked_count, checked_key, checked_one_point
 from ..problem.chart import Chart
 from ..problem.parameters import Params
 from ..problem.sde import SDE
@@ -52,7 +53,10 @@ def agreement_with_paths(
     start_time: float | None = None,
 ) -> Agreement:
     """Compare draws of the density with as many paths of `steps` Euler--Maruyama steps."""
-    path_key, draw_key = jr.split(key)
+    path_key, draw_key = jr.split(checked_key(key))
+    checked_count("paths", paths, least=2)
+    checked_count("steps", steps)
+    checked_one_point("x0", x0, density.dim)
     began = began_at(density, start_time, "start_time")
     with jax.enable_x64(True):
         member = member_of(density.sde, scalars(density, params))

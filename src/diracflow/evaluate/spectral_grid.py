@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import erfc
 
+from ..problem.arguments import checked_count, real_numbers
 from ..problem.sde import SDE
 
 # Standard deviation of the window in spacings: waves up to half the highest are exact to 1e-8.
@@ -34,6 +35,13 @@ class SpectralGrid:
     points: int
 
     def __post_init__(self) -> None:
+        checked_count("points", self.points, least=3)
+        low, high = (np.asarray(real_numbers(n, getattr(self, n))) for n in ("low", "high"))
+        if low.ndim != 1 or low.shape != high.shape or not np.all(low < high):
+            raise ValueError(
+                "`low` and `high` must be opposite corners of a box; got "
+                f"{self.low} and {self.high}."
+            )
         if self.points % 2 == 0:
             raise ValueError(
                 f"`points` must be odd, so that no wave is without its pair; got {self.points}."

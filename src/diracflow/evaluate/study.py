@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..density.transition import TransitionDensity
+from ..problem.arguments import checked_count, checked_key
 from ..problem.transition import AbstractTransitionDensity
 from .errors import Errors, bootstrap_mean, errors
 
@@ -68,6 +69,8 @@ def study(
     - `times`: by default sixteen, spread evenly in the logarithm over three decades.
     - `samples`: draws for each pair above two dimensions.
     """
+    checked_count("starts", starts)
+    key = checked_key(key)
     if times is None:
         times = density.horizon * np.geomspace(1e-3, 1.0, 16)
     start_key, sample_key = jr.split(key)

@@ -1,13 +1,15 @@
 """Whether the arguments of a query make sense, said before anything is computed with them."""
 
+import numbers
 import operator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
 
 def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
@@ -15,13 +17,14 @@ def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
     values = real_numbers("t", t)
     # A time asked for as the horizon itself must pass when float32 has rounded it upwards.
     latest = horizon * (1 + 1e-6)
-    message = f"`t` must lie in (0, {horizon:g}], the time since the start"
+    end = f"{horizon:g}]" if np.isfinite(horizon) else "inf)"
+    message = f"`t` must lie in (0, {end}, the time since the start"
     if isinstance(values, jax.core.Tracer):
-        bad = ~((values > 0) & (values <= latest))
+        bad = ~((values > 0) & (values <= latest) & (values < jnp.inf))
         return eqx.error_if(_at_most(values, horizon), bad, f"{message}.{why}")
     # In NumPy: under `jit` JAX would trace even comparisons of known values.
     known = np.asarray(values)
-    outside = ~((known > 0) & (known <= latest))
+    outside = ~((known > 0) & (known <= latest) & (known < np.inf))
     if np.any(outside):
         first = known[outside].ravel()[0]
         hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
@@ -34,8 +37,8 @@ def _at_most(values: Array, bound: float) -> Array:
     return jnp.where(values > bound, bound, values)
 
 
-def checked_point(name: str, value: ArrayLike, dim: int) -> Array:
-    """States along the last axis, without NaN."""
+def checked_point(name: str, value: ArrayLike, dim: int, finite: bool = False) -> Array:
+    """States along the last axis, without NaN; if `finite`, without infinities as well."""
     values = real_numbers(name, value)
     if values.ndim == 0 or values.shape[-1] != dim:
         hint = " Write `x[..., None]` for an array of one-dimensional states." if dim == 1 else ""
@@ -46,9 +49,85 @@ def checked_point(name: str, value: ArrayLike, dim: int) -> Array:
     if not isinstance(values, jax.core.Tracer):
         if np.any(np.isnan(values)):
             raise ValueError(f"`{name}` contains NaN.")
-        if name == "x0" and np.any(np.isinf(values)):
-            raise ValueError("`x0` must be finite.")
+        if (finite or name == "x0") and np.any(np.isinf(values)):
+            raise ValueError(f"`{name}` must be finite.")
     return values
+
+
+def checked_one_point(name: str, value: ArrayLike, dim: int) -> Array:
+    """One finite state."""
+    values = checked_point(name, value, dim, finite=True)
+    if values.ndim != 1:
+        raise ValueError(f"`{name}` must be one point of shape ({dim},); got {values.shape}.")
+    return values
+
+
+def checked_batch(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape to which leading axes broadcast; the names are those of the arguments."""
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        shown = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
+        raise ValueError(
+            "Leading axes, all but that of the state, must broadcast against each other as in "
+            f"NumPy; got {shown}. Insert axes of length one where they are to be combined."
+        ) from None
+
+
+def checked_key(key: Any, name: str = "key") -> PRNGKeyArray:
+    """One random key, also if it comes as its two numbers."""
+    found = jnp.asarray(key) if isinstance(key, np.ndarray) else key
+    if not isinstance(found, jax.Array):
+        raise ValueError(f"`{name}` must come from `jax.random.key(seed)`; got {_brief(key)}.")
+    if not jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key):
+        try:
+            found = jr.wrap_key_data(found)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"`{name}` must come from `jax.random.key(seed)`; got an array of dtype "
+                f"{found.dtype} and shape {found.shape}."
+            ) from None
+    if found.shape:
+        raise ValueError(
+            f"`{name}` must be one key; got keys of shape {found.shape}. Take one, `keys[0]`, or "
+            "map over them with `jax.vmap`."
+        )
+    return found
+
+
+def checked_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number that is large enough."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        what = "a whole number" if not whole else f"at least {least}"
+        raise ValueError(f"`{name}` must be {what}; got {_brief(value)}.")
+    return int(value)
+
+
+def checked_number(name: str, value: Any) -> float:
+    """One finite number."""
+    try:
+        number = np.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise ValueError(f"`{name}` must be one finite number; got {_brief(value)}.")
+    return number
+
+
+def checked_flag(name: str, value: Any) -> bool:
+    """Yes or no."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"`{name}` must be True or False; got {_brief(value)}.")
+    return bool(value)
+
+
+def _brief(value: Any) -> str:
+    """A value for an error message; arrays and objects would fill the screen."""
+    if isinstance(value, str | numbers.Number | None):
+        return repr(value)
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
@@ -57,14 +136,14 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
         sizes = (
             (operator.index(shape),) if np.ndim(shape) == 0 else tuple(map(operator.index, shape))
         )
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(f"`shape` must hold whole numbers; got {shape!r}.") from None
     if any(size < 0 for size in sizes):
         raise ValueError(f"`shape` must not be negative; got {shape!r}.")
     return sizes
 
 
-def real_numbers(name: str, value: ArrayLike) -> Array:
+def real_numbers(name: str, value: Any) -> Array:
     """The value as an array of JAX's current float."""
     if isinstance(value, str | bytes):
         raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
@@ -77,12 +156,19 @@ def real_numbers(name: str, value: ArrayLike) -> Array:
         with jax.ensure_compile_time_eval():
             array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` must be an array of real numbers; {error}") from error
+        raise ValueError(
+            f"`{name}` must be an array of real numbers; got {_brief(value)} ({_first(error)})."
+        ) from error
     if jnp.issubdtype(array.dtype, jnp.floating):
         return array.astype(jnp.result_type(float))
     if jnp.issubdtype(array.dtype, jnp.integer):
         return array.astype(jnp.result_type(float))
     raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
+
+
+def _first(error: Exception) -> str:
+    """The first sentence of an error of JAX's or NumPy's, which go on for long."""
+    return str(error).split(". ")[0].split("\n")[0].rstrip(".")
 
 
 def _known_numbers(value: ArrayLike) -> Any:

@@ -4,11 +4,13 @@ Near an end, with $\delta$ the distance from it, $b$ the drift away from it and 
 the noise, the end is reached in finite time, with positive probability, if and only if
 $$v = \int_0 s'(\delta)\int_\delta \frac{2\,dz}{a(z)s'(z)}\,d\delta,\qquad
   s'(\delta) = \exp\int_\delta\frac{2b}{a}dz,$$
-is finite. The other components are held at draws of the starts. We integrate over the
+is finite. The other components are held at draws of the starts; parameters and the time of the
+start are drawn as well, and taken at the corners of their box. We integrate over the
 logarithm of $\delta$, down to a hundred-millionth of the distance of the starts: if the integrand
 still falls there, as a power of $\delta$, its integral is finite.
 """
 
+import itertools
 from typing import Any
 
 import jax
@@ -18,11 +20,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .given import given
-from .laws import AbstractLaw
+from .laws import AbstractLaw, Product, Uniform
 from .sde import SDE
 
 # Draws of the starts, and steps of the integral in each of eight decades.
 _DRAWS, _STEPS, _DECADES = 8, 40, 8
+# Corners of a box of parameters that are tried, at most, and quantiles of laws without ends.
+_CORNERS, _OUTER = 2**10, (0.05, 0.95)
 # Powers below this are taken for zero: the noise of a geometric Brownian motion has exactly zero.
 _SLOWEST = 1e-3
 
@@ -41,6 +45,7 @@ def boundaries(
     `starts` have parameters and the time of the start behind them, where these vary.
     """
     draws = np.asarray(starts.sample(jr.key(0), (_DRAWS,)))
+    draws = np.concatenate([draws, _corners(starts, sde.dim)])
     found = []
     for component, part in enumerate(sde.domain):
         for end, inwards in zip(part.ends, (1.0, -1.0), strict=True):
@@ -82,6 +87,20 @@ def boundary_message(found: tuple[dict[str, Any], ...]) -> str | None:
 def shown(index: float | None) -> str:
     """An index in words."""
     return "no finite number" if index is None else f"{index:.3g}"
+
+
+def _corners(law: AbstractLaw, dim: int) -> Float[np.ndarray, "corners d+k"]:
+    """Corners of the box of what follows a start, with the start in the middle of its law.
+
+    An end is reached for the most extreme parameters first, and draws seldom are. Laws without
+    ends are taken between their outer quantiles.
+    """
+    if not isinstance(law, Product) or law.dim == dim:
+        return np.zeros((0, law.dim or dim))
+    ends = [(0.0, 1.0) if isinstance(part, Uniform) else _OUTER for part in law.laws[1:]]
+    corners = np.array(list(itertools.islice(itertools.product(*ends), _CORNERS)))
+    u = np.concatenate([np.full((len(corners), dim), 0.5), corners], axis=1)
+    return np.asarray(law.transport(u))
 
 
 def _tested(

@@ -81,19 +81,6 @@ class Chart(eqx.Module):
         y0 = jnp.where(self.contains(x0), self.to_real(x0), jnp.nan)
         return jnp.concatenate([y0, rest])
 
-    def require_inside(self, x0: Float[Array, "*batch d"]) -> None:
-        """Raise if one of the starts, whose values are known, lies outside."""
-        # In NumPy: under the user's `jit` JAX would trace even comparisons of known values.
-        values, (low, high) = np.asarray(x0), np.transpose([part.ends for part in self.maps])
-        inside = np.all((values > low) & (values < high), axis=-1)
-        if not np.all(inside):
-            raise ValueError(
-                f"`x0` must lie inside the domain {self}; got {values[~inside][0].tolist()}."
-            )
-
-    def __str__(self) -> str:
-        return " x ".join(map(str, self.sde.domain))
-
     def _each(self, method: str, values: Array) -> Array:
         first = self.maps[0]
         if all(part.describe() == first.describe() for part in self.maps):

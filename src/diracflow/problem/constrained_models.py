@@ -8,7 +8,7 @@ from jaxtyping import Array
 from .domains import Interval, Positive, Real
 from .families import ExactGeometricBrownian, Fixed
 from .laws import LogNormal, Normal, Product, Uniform
-from .model import Model, origin_of, require_positive
+from .model import Model, origin_of, require_finite, require_positive
 from .sde import SDE
 from .square_root import ExactCIR
 
@@ -16,6 +16,7 @@ from .square_root import ExactCIR
 def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
     r"""Geometric Brownian motion $dX = \mu X\,dt + \sigma X\,dW$, a price."""
     require_positive(noise=noise)
+    require_finite(rate=rate)
     sde = SDE(
         Partial(_proportional_drift, rate),
         Partial(_power_noise, noise, 1.0),
@@ -119,6 +120,7 @@ def heston(
     $dW_1dW_2 = \rho\,dt$.
     """
     require_positive(rate=rate, level=level, noise=noise)
+    require_finite(correlation=correlation, drift=drift)
     if not abs(correlation) < 1:
         raise ValueError(f"`correlation` must lie between -1 and 1; got {correlation}.")
     sde = SDE(

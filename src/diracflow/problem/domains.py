@@ -186,6 +186,8 @@ class Interval(AbstractDomain):
         first, last = _number("low", low), _number("high", high)
         if first is None or last is None or not first < last:
             raise ValueError(f"`Interval` needs `low < high`; got {low} and {high}.")
+        if arcsine is not None and not isinstance(arcsine, bool):
+            raise ValueError(f"`arcsine` must be True, False or None; got {arcsine!r}.")
         self.low, self.high, self.arcsine = first, last, arcsine
 
     @property
@@ -274,6 +276,20 @@ def domains_of(domain: object, dim: int) -> tuple[AbstractDomain, ...]:
     if len(domain) != dim:
         raise ValueError(f"`domain` has {len(domain)} components; the SDE has {dim}.")
     return tuple(domain)
+
+
+def require_inside(domain: tuple[AbstractDomain, ...], x0: Float[Array, "*batch d"]) -> None:
+    """Raise if one of the starts, whose values are known, lies outside a domain."""
+    if all(isinstance(part, Real) for part in domain):
+        return
+    # In NumPy: under the user's `jit` JAX would trace even comparisons of known values.
+    values, (low, high) = np.asarray(x0), np.transpose([part.ends for part in domain])
+    inside = np.all((values > low) & (values < high), axis=-1)
+    if not np.all(inside):
+        raise ValueError(
+            f"`x0` must lie inside the domain {' x '.join(map(str, domain))}; got "
+            f"{values[~inside][0].tolist()}."
+        )
 
 
 def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:

@@ -7,13 +7,18 @@ every density that has them; `jnp` functions of them all, so gradients are exact
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from .domains import AbstractDomain, Positive
 from .parameters import Bounds, check_names
 from .transition import AbstractTransitionDensity
+
+# Made once: every query asks for the domain.
+HALF_LINE = (Positive(),)
 
 
 class ExactOrnsteinUhlenbeck(AbstractTransitionDensity):
@@ -130,6 +135,10 @@ class ExactGeometricBrownian(AbstractTransitionDensity):
         self.horizon = np.inf
 
     @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return HALF_LINE
+
+    @property
     def param_bounds(self) -> Bounds:
         return {"noise": (0.0, np.inf)}
 
@@ -167,6 +176,10 @@ class Fixed(AbstractTransitionDensity):
         self.dim, self.noise_dim = density.dim, density.noise_dim
         self.horizon = density.horizon
 
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return self.density.domain
+
     def _at_time(self, t: Float[Array, ""]) -> Any:
         return self.density._at_time(t)
 
@@ -179,6 +192,11 @@ class Fixed(AbstractTransitionDensity):
         self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d"]
     ) -> Float[Array, " d"]:
         return self.density._from_noise(state, noise, self._given(x0))
+
+    def _require_samples(self, start: Float[Array, "*batch d"]) -> None:
+        if not isinstance(start, jax.core.Tracer):
+            values = np.broadcast_to(self.values, (*start.shape[:-1], len(self.values)))
+            self.density._require_samples(jnp.concatenate([start, values], axis=-1))
 
     def _given(self, x0: Float[Array, " d"]) -> Float[Array, " d+k"]:
         return jnp.concatenate([x0, jnp.asarray(self.values, x0.dtype)])

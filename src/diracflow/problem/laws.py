@@ -16,6 +16,8 @@ from jax.scipy.special import gammaincc, ndtri
 from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from .arguments import checked_count, checked_key, checked_point, checked_shape, real_numbers
+
 Parameter = np.ndarray
 
 
@@ -52,11 +54,11 @@ class AbstractLaw(eqx.Module):
 
     def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density; the last axis of `x` is the state."""
-        return jnp.vectorize(self._log_prob, signature="(d)->()")(jnp.asarray(x))
+        return jnp.vectorize(self._log_prob, signature="(d)->()")(self._points(x))
 
     def coverage(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Share of the law that lies further out than `x`: 1 at the centre, 0 outside."""
-        x = jnp.asarray(x, jnp.result_type(float))
+        x = self._points(x)
         half = self.squared_distance(x) / 2
         return gammaincc(x.shape[-1] / 2, jnp.minimum(half, jnp.finfo(x.dtype).max))
 
@@ -66,15 +68,26 @@ class AbstractLaw(eqx.Module):
         z = jnp.vectorize(self.to_normal, signature="(d)->(d)")(x)
         return jnp.sum(z**2, axis=-1)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: int | tuple[int, ...] = ()
+    ) -> Float[Array, "*shape d"]:
         """Independent draws, of shape `shape + (dim,)`."""
-        u = jr.uniform(key, (*shape, self.dim or 1), minval=jnp.finfo(jnp.result_type(float)).tiny)
+        sizes = (*checked_shape(shape), self.dim or 1)
+        u = jr.uniform(checked_key(key), sizes, minval=jnp.finfo(jnp.result_type(float)).tiny)
         return self.transport(u)
 
     @eqx.filter_jit
     def transport(self, u: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch d"]:
         """Images of points of the unit cube; the last axis is the state."""
         return jnp.vectorize(self.from_uniform, signature="(d)->(d)")(jnp.asarray(u))
+
+    def _points(self, x: ArrayLike) -> Float[Array, "*batch d"]:
+        """States along the last axis, of any length while all parameters are scalars."""
+        dim = self.dim
+        if dim is None:
+            shape = np.shape(real_numbers("x", x))
+            dim = shape[-1] if shape else 1
+        return jnp.asarray(checked_point("x", x, dim))
 
 
 class Normal(AbstractLaw):
@@ -103,7 +116,8 @@ class Normal(AbstractLaw):
         else:
             self.factor = _vector("std", 1.0 if std is None else std)
             _require(self.factor > 0, f"`std` must be positive; got {std}.")
-        _same_length(mean=self.mean, factor=self.factor)
+        spread = "std" if covariance is None else "covariance"
+        _same_length(**{"mean": self.mean, spread: self.factor})
 
     @property
     def dim(self) -> int | None:
@@ -180,6 +194,8 @@ class LogNormal(AbstractLaw):
     log: Normal
 
     def __init__(self, mean: ArrayLike = 0.0, std: ArrayLike = 1.0):
+        if std is None:
+            raise ValueError("`std` must be positive; got None.")
         self.log = Normal(mean, std)
 
     @property
@@ -266,15 +282,22 @@ def law_from(description: dict) -> AbstractLaw:
 
 
 def _vector(name: str, value: ArrayLike) -> Parameter:
-    array = np.asarray(value, dtype=np.float64)
+    array = _array(name, value)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"`{name}` must be a scalar or a vector; got shape {array.shape}.")
     _require(np.isfinite(array), f"`{name}` must be finite; got {value}.")
     return array
 
 
+def _array(name: str, value: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must hold real numbers; got {value!r}.") from None
+
+
 def _cholesky(covariance: ArrayLike) -> Parameter:
-    matrix = np.asarray(covariance, dtype=np.float64)
+    matrix = _array("covariance", covariance)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`covariance` must be a square matrix; got shape {matrix.shape}.")
     _require(np.isfinite(matrix), "`covariance` must be finite.")
@@ -303,6 +326,7 @@ def _common_length(*parameters: Parameter) -> int | None:
 
 
 def _repeat(law: AbstractLaw, parameter: Parameter, dim: int) -> Parameter:
+    checked_count("dim", dim)
     if parameter.ndim and len(parameter) != dim:
         raise ValueError(
             f"The law {type(law).__name__} has {len(parameter)} components; the problem has {dim}."

@@ -28,8 +28,9 @@ class Mixture(AbstractLaw):
     weights: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(self, laws: Sequence[AbstractLaw], weights: Sequence[float] | None = None):
-        if not laws or not all(isinstance(law, AbstractLaw) for law in laws):
-            raise ValueError("`Mixture` takes one law or more, each a `diracflow` law.")
+        listed = isinstance(laws, tuple | list) and len(laws) > 0
+        if not listed or not all(isinstance(law, AbstractLaw) for law in laws):
+            raise ValueError("`Mixture` takes a list of one law or more, each a `diracflow` law.")
         self.weights = _shares([1.0] * len(laws) if weights is None else weights, len(laws))
         dims = {law.dim for law in laws if law.dim is not None}
         if len(dims) > 1:
@@ -73,7 +74,10 @@ def _within(share: Array, dtype: np.dtype) -> Array:
 
 
 def _shares(weights: Sequence[float], count: int) -> tuple[float, ...]:
-    array = np.asarray(weights, dtype=np.float64)
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"Weights must be positive and finite; got {weights}.") from None
     if array.shape != (count,):
         raise ValueError(f"A mixture of {count} laws needs {count} weights; got {weights}.")
     if not np.all((array > 0) & np.isfinite(array)):

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 
 import equinox as eqx
-import numpy as np
 
+from .arguments import checked_number
 from .laws import AbstractLaw
 from .sde import SDE, Origin
 from .transition import AbstractTransitionDensity
@@ -30,6 +30,13 @@ def origin_of(name: str, **arguments: object) -> Origin:
 
 def require_positive(**numbers: float) -> None:
     """Raise if an argument of a model is not a positive number."""
+    require_finite(**numbers)
     for name, value in numbers.items():
-        if not (np.isfinite(value) and value > 0):
+        if value <= 0:
             raise ValueError(f"`{name}` must be a positive number; got {value}.")
+
+
+def require_finite(**numbers: float) -> None:
+    """Raise if an argument of a model is not one finite number."""
+    for name, value in numbers.items():
+        checked_number(name, value)

@@ -1,5 +1,6 @@
 r"""Ready-made SDEs, each with its start law, its horizon and, where known, its exact density."""
 
+import inspect
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -7,6 +8,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike
 
+from .arguments import checked_count
 from .constrained_families import cir_family, geometric_brownian_family
 from .constrained_models import (
     cir,
@@ -19,12 +21,13 @@ from .constrained_models import (
 from .exact import ExactBenes, ExactLinear, ExactSheared
 from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
 from .laws import Normal, Uniform
-from .model import Model, origin_of, require_positive
+from .model import Model, origin_of, require_finite, require_positive
 from .sde import SDE, Origin
 
 
 def brownian(dim: int = 2) -> Model:
     r"""Standard Brownian motion $dX = dW$."""
+    dim = checked_count("dim", dim)
     rate, level, noise = np.zeros((dim, dim)), np.zeros(dim), np.eye(dim)
     sde = _linear_sde(rate, level, noise, origin_of("brownian", dim=dim))
     return Model(
@@ -44,6 +47,7 @@ def ornstein_uhlenbeck(
     - `level`: $m$, a scalar or a vector.
     - `noise`: $\sigma$, a scalar, a vector (diagonal) or a full matrix with `dim` rows.
     """
+    dim = checked_count("dim", dim)
     a, m, sigma = (
         _matrix("rate", rate, dim),
         _filled("level", level, dim),
@@ -51,6 +55,8 @@ def ornstein_uhlenbeck(
     )
     if a.shape != (dim, dim):
         raise ValueError(f"`rate` must be a ({dim}, {dim}) matrix; got shape {a.shape}.")
+    if not np.any(sigma):
+        raise ValueError("`noise` must not vanish: without it there is no density.")
     origin = origin_of(
         "ornstein_uhlenbeck", dim=dim, rate=a.tolist(), level=m.tolist(), noise=sigma.tolist()
     )
@@ -80,8 +86,8 @@ def seasonal(
 ) -> Model:
     r"""$dX = \kappa(m + a\sin(2\pi t) - X)\,dt + \sigma\,dW$, started at any time of a year."""
     constants = rate, level, amplitude, noise
-    if not (np.all(np.isfinite(constants)) and rate > 0 and noise > 0):
-        raise ValueError(f"`rate` and `noise` must be positive, all finite; got {constants}.")
+    require_positive(rate=rate, noise=noise)
+    require_finite(level=level, amplitude=amplitude)
     sde = SDE(
         Partial(_seasonal_drift, rate, level, amplitude),
         Partial(_constant, np.array([[noise]])),
@@ -99,8 +105,8 @@ def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
     From one start the density splits into $2^d$ modes. $R$ turns every two neighbouring axes by
     `angle`, one pair after another.
     """
-    if dim < 1:
-        raise ValueError(f"`dim` must be at least 1; got {dim}.")
+    dim = checked_count("dim", dim)
+    require_finite(angle=angle)
     rotation = np.eye(dim)
     plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     for first in range(dim - 1):
@@ -120,7 +126,9 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
     $B = Q^\top\mathrm{diag}(\lambda, 1/\lambda)$ with $\lambda_i$ uniform on (1, 1.1) and $Q$ the
     orthogonal factor of a Gaussian matrix, both drawn with `seed`.
     """
-    if dim < 2 or dim % 2:
+    require_finite(shear=shear)
+    checked_count("seed", seed, least=0)
+    if checked_count("dim", dim) % 2:
         raise ValueError(f"`dim` must be even and at least 2; got {dim}.")
     rng = np.random.default_rng(seed)
     orthogonal = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
@@ -141,6 +149,7 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
     Noise enters the velocity only; the density is Gaussian.
     """
     require_positive(noise=noise)
+    require_finite(stiffness=stiffness, friction=friction)
     rate, level = np.array([[0.0, -1.0], [stiffness, friction]]), np.zeros(2)
     column = np.array([[0.0], [noise]])
     origin = origin_of("linear_langevin", stiffness=stiffness, friction=friction, noise=noise)
@@ -177,6 +186,7 @@ def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
     $dx = y\,dt + \sigma\,dW_1$, $dy = (\mu(1 - x^2)y - x)\,dt + \sigma\,dW_2$.
     """
     require_positive(noise=noise)
+    require_finite(mu=mu)
     sde = SDE(
         Partial(_cycle_drift, float(mu)),
         Partial(_constant, noise * np.eye(2)),
@@ -192,7 +202,7 @@ def double_well(dim: int = 1) -> Model:
     In one dimension $dX = (X - X^3)\,dt + 0.7\,dW$; in two $dX = -\nabla V\,dt + dW$ with
     $V = (x^2-1)^2 + y^2/2 + 0.3xy$.
     """
-    if dim not in (1, 2):
+    if checked_count("dim", dim) > 2:
         raise ValueError(f"`dim` must be 1 or 2; got {dim}.")
     drift, noise, spread, horizon = (
         (_well_drift, 0.7, 1.0, 5.0) if dim == 1 else (_plane_drift, 1.0, 0.8, 3.0)
@@ -231,8 +241,14 @@ MODELS: dict[str, Callable[..., Model]] = {
 
 def model(name: str, **arguments: object) -> Model:
     """The built-in model of that name."""
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise ValueError(f"No built-in model is called {name!r}; there are {', '.join(MODELS)}.")
+    known = inspect.signature(MODELS[name]).parameters
+    unknown = sorted(set(arguments) - set(known))
+    if unknown:
+        raise ValueError(
+            f"The model {name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}."
+        )
     return MODELS[name](**arguments)
 
 
@@ -244,6 +260,7 @@ def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: 
 
 def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin: Origin) -> Model:
     require_positive(noise=noise)
+    require_finite(**coefficients)
     sde = SDE(
         Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()}),
         Partial(_constant, np.array([[0.0], [noise]])),
@@ -304,15 +321,22 @@ def _constant(value: Array, t: Array, x: Array) -> Array:
 
 
 def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:
-    array = np.asarray(value, dtype=np.float64)
+    array = _numbers(name, value)
     matrix = np.diag(_filled(name, array, dim)) if array.ndim < 2 else array
     if matrix.ndim != 2 or matrix.shape[0] != dim or not np.all(np.isfinite(matrix)):
         raise ValueError(f"`{name}` must be finite with {dim} rows; got shape {array.shape}.")
     return matrix
 
 
+def _numbers(name: str, value: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must hold real numbers; got {value!r}.") from None
+
+
 def _filled(name: str, value: ArrayLike, dim: int) -> np.ndarray:
-    array = np.asarray(value, dtype=np.float64)
+    array = _numbers(name, value)
     if array.shape not in ((), (dim,)) or not np.all(np.isfinite(array)):
         raise ValueError(
             f"`{name}` must be a finite scalar or have length {dim}; got shape {array.shape}."

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from .arguments import real_numbers
+from .arguments import checked_batch, real_numbers
 
 Params = Mapping[str, ArrayLike]
 Bounds = Mapping[str, tuple[float, float]]
@@ -46,12 +46,13 @@ def checked_start_time(
     return []
 
 
-def joined(x0: Float[Array, "*batch d"], values: list[Array]) -> Float[Array, "*batch d+k"]:
-    """Starts with further values behind their components."""
+def joined(x0: Float[Array, "*batch d"], values: dict[str, Array]) -> Float[Array, "*batch d+k"]:
+    """Starts with further values behind their components; names are for messages."""
     if not values:
         return x0
-    batch = np.broadcast_shapes(x0.shape[:-1], *(value.shape for value in values))
-    columns = [jnp.broadcast_to(value, batch)[..., None] for value in values]
+    shapes = {name: value.shape for name, value in values.items()}
+    batch = checked_batch(**({"x0": x0.shape[:-1]} | shapes))
+    columns = [jnp.broadcast_to(value, batch)[..., None] for value in values.values()]
     return jnp.concatenate([jnp.broadcast_to(x0, (*batch, x0.shape[-1])), *columns], axis=-1)
 
 

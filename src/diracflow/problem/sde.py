@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from .arguments import real_numbers
 from .domains import AbstractDomain, Real, domains_of
 from .parameters import Params, check_names, checked_param
 
@@ -126,16 +127,29 @@ class SDE(eqx.Module):
 
     def drift(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, " d"]:
         """The drift $b(t, x)$."""
+        x = self._point(x)
         return jnp.asarray(self._drift(t, x, *self._parameters()), x.dtype)
 
     def diffusion(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d m"]:
         r"""A square root $\sigma(t, x)$ of the covariance."""
+        x = self._point(x)
         return jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
 
     def covariance(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d d"]:
         r"""The covariance $\Sigma = \sigma\sigma^\top$."""
         sigma = self.diffusion(t, x)
         return sigma @ sigma.T
+
+    def _point(self, x: ArrayLike) -> Float[Array, " d"]:
+        """One state; whole numbers become floats, or the coefficients would be rounded to them."""
+        point = x if isinstance(x, jax.Array) else real_numbers("x", x)
+        if point.shape != (self.dim,):
+            raise ValueError(
+                f"Coefficients are functions of one state `x` of shape ({self.dim},); got shape "
+                f"{point.shape}. Use `jax.vmap` for several."
+            )
+        floating = jnp.issubdtype(point.dtype, jnp.floating)
+        return jnp.asarray(point) if floating else jnp.asarray(point, jnp.result_type(float))
 
     def _parameters(self) -> tuple[dict[str, Array], ...]:
         """What coefficients take beside `t` and `x`."""

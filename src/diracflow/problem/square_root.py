@@ -13,12 +13,14 @@ from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, ndtr
 from jaxtyping import Array, Float
 
 from .bessel import log_scaled_bessel
-from .families import mean_decay
+from .domains import AbstractDomain
+from .families import HALF_LINE, mean_decay
 from .parameters import Bounds
 from .transition import AbstractTransitionDensity
 
 # Halvings of the bracket of a quantile: from any width met down to rounding.
 _HALVINGS = 60
+_NO_SAMPLES = "Samples of CIR need 4 * rate * level > noise**2; its density does not."
 
 
 class ExactCIR(AbstractTransitionDensity):
@@ -37,6 +39,10 @@ class ExactCIR(AbstractTransitionDensity):
         self.params = ("rate", "level", "noise")
         self.dim, self.noise_dim = 1, 2
         self.horizon = np.inf
+
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return HALF_LINE
 
     @property
     def param_bounds(self) -> Bounds:
@@ -61,11 +67,15 @@ class ExactCIR(AbstractTransitionDensity):
     ) -> Float[Array, " 1"]:
         # A noncentral chi-square is a shifted squared normal plus a central one of a degree less.
         scale, u, order = _chi_square(state, x0)
-        shape = eqx.error_if(
-            order + 0.5, order <= -0.5, "Samples of CIR need 4 * rate * level > noise**2."
-        )
+        shape = eqx.error_if(order + 0.5, order <= -0.5, _NO_SAMPLES)
         squared = (noise[:1] + jnp.sqrt(2 * u)) ** 2
         return (squared / 2 + gamma_quantile(shape, noise[1])) / scale
+
+    def _require_samples(self, start: Float[Array, "*batch 4"]) -> None:
+        if not isinstance(start, jax.core.Tracer):
+            _, rate, level, noise = np.moveaxis(np.asarray(start), -1, 0)
+            if np.any(4 * rate * level <= noise**2):
+                raise ValueError(_NO_SAMPLES)
 
 
 def _chi_square(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array, Array]:

@@ -5,6 +5,7 @@ frozen view are the same for all and live here.
 """
 
 import abc
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -14,10 +15,21 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
-from .arguments import checked_point, checked_shape, checked_time
-from .broadcast import map_points
+from .arguments import (
+    checked_batch,
+    checked_key,
+    checked_point,
+    checked_shape,
+    checked_time,
+)
+from .broadcast import in_pieces, map_points
+from .domains import AbstractDomain, Real, require_inside
 from .parameters import Bounds, Params, checked_params, checked_start_time, joined
 from .resident import asked, compiled
+from .sde import SDE
+
+# Made once: every query asks for the domain.
+_LINE = Real()
 
 
 class AbstractTransitionDensity(eqx.Module):
@@ -67,7 +79,8 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
-        return log_probs(self, *checked_query(self, t, params, strict, start_time, x=x, x0=x0))
+        query = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
+        return in_pieces(functools.partial(log_probs, self), *query)
 
     def prob(
         self,
@@ -93,7 +106,8 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
-        return _scores(self, *checked_query(self, t, params, strict, start_time, x=x, x0=x0))
+        query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
+        return in_pieces(functools.partial(_scores, self), *query)
 
     def start_score(
         self,
@@ -106,7 +120,8 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in the start `x0`."""
-        return _start_scores(self, *checked_query(self, t, params, strict, start_time, x=x, x0=x0))
+        query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
+        return in_pieces(functools.partial(_start_scores, self), *query)
 
     def sample(
         self,
@@ -120,10 +135,12 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*shape_and_batch d"]:
         """Independent draws, of shape `shape + batch + (dim,)`."""
+        key, sizes = checked_key(key), checked_shape(shape)
         t, x0 = checked_query(self, t, params, strict, start_time, x0=x0)
+        asked(self, "_require_samples", x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
-        noise = jr.normal(key, (*checked_shape(shape), *batch, self.noise_dim))
-        return images(self, t, noise, x0)
+        noise = jr.normal(key, (*sizes, *batch, self.noise_dim))
+        return in_pieces(functools.partial(images, self), t, noise, x0)
 
     def at(
         self,
@@ -145,7 +162,13 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: Float[ArrayLike, "*batch"] | None = None,
     ) -> Bool[Array, "*batch"]:
         """Whether starts lie outside what the density was made for; never so for exact ones."""
-        return jnp.zeros(self._joined(jnp.asarray(x0), params, start_time).shape[:-1], bool)
+        start = checked_point("x0", x0, self.dim)
+        return jnp.zeros(self._joined(start, params, start_time).shape[:-1], bool)
+
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        """Where the components of a state live."""
+        return (_LINE,) * self.dim
 
     @property
     def start_time(self) -> float | None:
@@ -171,15 +194,21 @@ class AbstractTransitionDensity(eqx.Module):
         """All that is given at the start: parameters and the time of the start follow `x0`."""
         values = checked_params(params, self.params, self.param_bounds)
         times = checked_start_time(start_time, self.start_time, self.start_time_bounds)
-        return joined(x0, [*values, *times])
+        return joined(x0, dict(zip((*self.params, "start_time"), [*values, *times], strict=False)))
 
     def _guard(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
     ) -> None:
-        """Warn of starts for which the density was not made, or raise; exact ones know all."""
+        """Raise for starts outside the domain; learned densities warn of rare starts as well."""
+        if not isinstance(x0, jax.core.Tracer):
+            asked(self, "_require_inside", x0)
 
     def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
-        """Raise for starts outside the domain of the SDE, where the density knows it."""
+        """Raise if one of the starts, whose values are known, lies outside the domain."""
+        require_inside(self.domain, x0)
+
+    def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
+        """Raise where the density cannot be sampled."""
 
     def _keywords(self, tail: Float[Array | np.ndarray, "*batch k"]) -> dict[str, Any]:
         """What follows a start, as the keywords of a query."""
@@ -198,16 +227,35 @@ def checked_query(
     params: Params | None = None,
     strict: bool = False,
     start_time: ArrayLike | None = None,
+    *,
+    finite: bool = False,
     **points: ArrayLike,
 ) -> tuple[Array, ...]:
-    """Time and points of a query; all that is given at the start takes the place of `x0`."""
+    """Time and points of a query; all that is given at the start takes the place of `x0`.
+
+    If `finite`, no point may lie at infinity.
+    """
     t = checked_time(t, density.horizon, asked(density, "_why_horizon"))
-    checked = {name: checked_point(name, p, density.dim) for name, p in points.items()}
+    checked = {name: checked_point(name, p, density.dim, finite) for name, p in points.items()}
     if "x0" in checked:
         start = asked(density, "_joined", checked["x0"], params, start_time)
         asked(density, "_guard", checked["x0"], start, strict)
         checked["x0"] = start
+    checked_batch(t=t.shape, **{name: p.shape[:-1] for name, p in checked.items()})
     return (t, *checked.values())
+
+
+def require_density(value: object, name: str = "density") -> None:
+    """Raise unless this is a transition density."""
+    if isinstance(value, AbstractTransitionDensity):
+        return
+    hint = " Take its `exact` density, or learn it." if hasattr(value, "exact") else ""
+    if isinstance(value, SDE):
+        hint = " Learn its density first: `diracflow.learn`."
+    raise ValueError(
+        f"`{name}` must be a transition density, learned or exact; got {type(value).__name__}."
+        f"{hint}"
+    )
 
 
 class Frozen(eqx.Module):
@@ -233,7 +281,14 @@ class Frozen(eqx.Module):
         random_state: int | np.random.Generator | None = None,
     ) -> Float[np.ndarray, "*size d"]:
         """Draws as a NumPy array; `random_state` as in SciPy."""
-        seed = np.random.default_rng(random_state).integers(2**32, dtype=np.uint32)
+        try:
+            generator = np.random.default_rng(random_state)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "`random_state` must be a whole number that is not negative, a NumPy generator or "
+                f"None; got {random_state!r}."
+            ) from None
+        seed = generator.integers(2**32, dtype=np.uint32)
         shape = () if size is None else size
         draws = self.density.sample(
             jr.key(seed), self.t, self.x0, shape, self.params, start_time=self.start_time
@@ -244,7 +299,14 @@ class Frozen(eqx.Module):
 @compiled
 def log_probs(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     """`log_prob` of arguments that have been checked."""
-    return map_points(density._at_time, density._log_prob, t, x, x0)
+
+    def at_point(state: Any, x: Array, x0: Array) -> Array:
+        # Densities vanish at infinity, where formulas and flows subtract infinite numbers.
+        infinite = jnp.isinf(jnp.sum(jnp.abs(x)))  # not where there is NaN as well
+        value = density._log_prob(state, jnp.where(infinite, x0[: len(x)], x), x0)
+        return jnp.where(infinite, -jnp.inf, value)
+
+    return map_points(density._at_time, at_point, t, x, x0)
 
 
 @compiled

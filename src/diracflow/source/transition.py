@@ -5,6 +5,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..problem.chart import Chart, plain_chart
+from ..problem.domains import AbstractDomain
 from ..problem.transition import AbstractTransitionDensity
 from .gaussian import AbstractGaussianSource
 
@@ -25,6 +26,10 @@ class SourceDensity(AbstractTransitionDensity):
         self.chart = plain_chart(source.sde) if chart is None else chart
         self.dim = self.noise_dim = source.sde.dim
         self.params = source.sde.params
+
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return self.chart.maps
 
     @property
     def start_time(self) -> float | None:

@@ -5,6 +5,7 @@ stay short.
 """
 
 import math
+import os
 import sys
 from collections.abc import Callable
 from typing import Self
@@ -100,7 +101,9 @@ def progress_for(horizon: float, shown: bool) -> Progress:
     """The progress display that fits where the output goes."""
     if not shown:
         return Progress(horizon)
-    return LiveProgress(horizon) if sys.stderr.isatty() else PlainProgress(horizon)
+    # A dumb terminal cannot redraw a line.
+    live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return LiveProgress(horizon) if live else PlainProgress(horizon)
 
 
 def _clock_time(seconds: float) -> str:

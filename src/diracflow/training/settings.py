@@ -13,6 +13,8 @@ FLOWS = ("monotone", "affine")
 SOURCES = ("auto", "closure", "moments", "euler")
 # Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
+# Settings that `None` leaves to the problem.
+_FILLED_IN = ("layers", "hidden", "samples", "idle_dim")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,17 +96,13 @@ class Settings:
         self._real("beta", 0, 1)
         self._real("tolerance", 0, float("inf"))
         self._real("first_time", 0, 1)
-        if self.effective_share != 1:
-            self._real("effective_share", 0, 1)
+        self._real("effective_share", 0, 1, also=1)
         if self.regularisation is not None:
             self._real("regularisation", 0, 1)
-        if self.momentum != 0:
-            self._real("momentum", 0, 1)
-        if self.recall != 0:
-            self._real("recall", 0, float("inf"))
+        self._real("momentum", 0, 1, also=0)
+        self._real("recall", 0, float("inf"), also=0)
         for name in ("allowance", "max_seconds"):
-            if getattr(self, name) != float("inf"):
-                self._real(name, 0, float("inf"))
+            self._real(name, 0, float("inf"), also=float("inf"))
         _one_of("flow", self.flow, FLOWS)
         _one_of("source", self.source, SOURCES)
         _one_of("masks", self.masks, MASKS)
@@ -112,17 +110,20 @@ class Settings:
 
     def _whole(self, name: str, *, least: int) -> None:
         value = getattr(self, name)
-        if value is None:
+        if value is None and name in _FILLED_IN:
             return
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
             raise ValueError(f"`{name}` must be a whole number, at least {least}; got {value!r}.")
         object.__setattr__(self, name, int(value))
 
-    def _real(self, name: str, low: float, high: float) -> None:
+    def _real(self, name: str, low: float, high: float, also: float | None = None) -> None:
         value = getattr(self, name)
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not real or not low < float(value) < high:
-            raise ValueError(f"`{name}` must lie strictly between {low} and {high}; got {value!r}.")
+        if not real or not (low < float(value) < high or value == also):
+            or_else = "" if also is None else f", or be {also}"
+            raise ValueError(
+                f"`{name}` must lie strictly between {low} and {high}{or_else}; got {value!r}."
+            )
         object.__setattr__(self, name, float(value))
 
 

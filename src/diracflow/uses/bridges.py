@@ -31,13 +31,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.arguments import checked_count, checked_key, real_numbers
 from ..problem.chart import Chart
 from ..problem.checks import is_degenerate_at
 from ..problem.mapped import MappedDensity
 from ..problem.moving_frame import Frame
 from ..problem.parameters import Params
 from ..problem.sde import SDE
-from ..problem.transition import AbstractTransitionDensity
+from ..problem.transition import AbstractTransitionDensity, require_density
 from ..source.euler import EulerSource
 from ..source.gaussian import standard_log_prob
 from ..source.moments import MomentSource, graded_basis
@@ -90,9 +91,7 @@ class Bridge(eqx.Module):
 
     def resample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count steps+1 d"]:
         """Paths of equal weight, drawn from these; paths of large weight repeat."""
-        if count < 1:
-            raise ValueError(f"`count` must be at least 1; got {count}.")
-        return self.paths[systematic(key, self.weights, count)]
+        return self.paths[systematic(checked_key(key), self.weights, checked_count("count", count))]
 
 
 def bridge(
@@ -147,10 +146,12 @@ def bridge(
     >>> found.paths.shape
     (8, 21, 2)
     """
+    key = checked_key(key)
     given = scalars(density, params)
     equation = member_of(equation_of(density, sde), given)
     start, end = _ends(density, x0, x1)
-    _require_counts(steps, paths)
+    steps, paths = checked_count("steps", steps, least=2), checked_count("paths", paths)
+    _require_local(density, local)
     _require_inside(equation, x0=start, x1=end)
     began = began_at(density, start_time, "start_time")
     _require_reachable(density, start, end, t, {"params": given, "start_time": start_time})
@@ -262,9 +263,9 @@ def _tied(start: Array, inner: Float[Array, "steps-1 paths d"], end: Array) -> A
 
 
 def _ends(density: AbstractTransitionDensity, x0: ArrayLike, x1: ArrayLike) -> tuple[Array, Array]:
-    number, ends = jnp.result_type(float), []
+    ends = []
     for name, value in (("x0", x0), ("x1", x1)):
-        point = jnp.asarray(value, number)
+        point = jnp.asarray(real_numbers(name, value))
         if point.shape != (density.dim,):
             raise ValueError(
                 f"`{name}` must be one point of shape ({density.dim},); got {point.shape}. For "
@@ -292,11 +293,13 @@ def _require_inside(sde: SDE, **ends: Array) -> None:
             )
 
 
-def _require_counts(steps: int, paths: int) -> None:
-    if steps < 2:
-        raise ValueError(f"`steps` must be at least 2, or nothing lies between; got {steps}.")
-    if paths < 1:
-        raise ValueError(f"`paths` must be at least 1; got {paths}.")
+def _require_local(
+    density: AbstractTransitionDensity, local: AbstractTransitionDensity | None
+) -> None:
+    if local is not None:
+        require_density(local, "local")
+        if local.dim != density.dim:
+            raise ValueError(f"`local` must have {density.dim} components; it has {local.dim}.")
 
 
 def _require_reachable(

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..problem.arguments import checked_number
 from ..problem.chart import Chart
 from ..problem.parameters import Params, checked_param, checked_params
 from ..problem.sde import SDE
-from ..problem.transition import AbstractTransitionDensity
+from ..problem.transition import AbstractTransitionDensity, require_density
 
 # Shares of the time span at which coefficients are compared; no two differ by a simple fraction,
 # so that no period goes unnoticed.
@@ -38,6 +39,7 @@ def equation_of(density: AbstractTransitionDensity, sde: SDE | None) -> SDE:
 
 def scalars(density: AbstractTransitionDensity, params: Params | None) -> dict[str, Array]:
     """One number for each parameter of a density."""
+    require_density(density)
     values = checked_params(params, density.params, density.param_bounds)
     for name, value in zip(density.params, values, strict=True):
         if value.ndim:
@@ -57,7 +59,7 @@ def began_at(density: AbstractTransitionDensity, start: float | None, name: str)
             f"This density depends on the time at which the process starts; give it: `{name}=...`."
         )
     known = 0.0 if density.start_time is None else density.start_time
-    return known if start is None else float(start)
+    return known if start is None else checked_number(name, start)
 
 
 def check_start_times(

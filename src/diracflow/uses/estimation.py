@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 from scipy.optimize import OptimizeResult, minimize
 
+from ..problem.arguments import checked_count, checked_number, real_numbers
 from ..problem.parameters import Bounds, check_names, checked_param
-from ..problem.transition import AbstractTransitionDensity
+from ..problem.transition import AbstractTransitionDensity, require_density
 from .interval import Interval, from_intervals, into_intervals
 from .likelihood import Transitions, transitions
 
@@ -63,8 +64,10 @@ def maximum_likelihood(
     An `Estimate`: `params`, `standard_errors`, `covariance`, `log_likelihood`, `converged` and
     `message`. The maximum is a local one; other starts tell whether there are more.
     """
+    require_density(density)
+    limits = _limits(density, start, {} if bounds is None else bounds)
+    checked_count("max_iterations", max_iterations)
     observed = transitions(density, times, states)
-    limits = _limits(density, start, bounds or {})
     first = from_intervals(np.array([float(start[name]) for name in density.params]), limits)
     loss = _Loss(density, observed, limits)
     return _estimate(loss, _search(loss, first, max_iterations))
@@ -159,16 +162,28 @@ def _limits(
     if not density.params:
         raise ValueError("This density has no parameters to estimate.")
     check_names(density.params, start)
+    if not isinstance(bounds, Mapping):
+        raise ValueError(f"`bounds` must map names to pairs; got {type(bounds).__name__}.")
     check_names(density.params, {**dict.fromkeys(density.params), **bounds})
     for name in density.params:
         checked_param(name, start[name], density.param_bounds)
+        checked_number(name, start[name])
     known = density.param_bounds
     return tuple(_narrowed(name, known, bounds, start) for name in density.params)
 
 
+def _pair(name: str, bound: object) -> tuple[float, float]:
+    pair = np.asarray(real_numbers(f"bounds[{name!r}]", bound))
+    if pair.shape != (2,) or not pair[0] < pair[1]:
+        raise ValueError(
+            f"Bounds are pairs `(low, high)` with `low < high`; got {bound!r} for `{name}`."
+        )
+    return float(pair[0]), float(pair[1])
+
+
 def _narrowed(name: str, known: Bounds, asked: Bounds, start: Mapping[str, float]) -> Interval:
     everywhere = (-np.inf, np.inf)
-    ends = known.get(name, everywhere), asked.get(name, everywhere)
+    ends = known.get(name, everywhere), _pair(name, asked.get(name, everywhere))
     low, high = max(e[0] for e in ends), min(e[1] for e in ends)
     if not low < float(start[name]) < high:
         raise ValueError(

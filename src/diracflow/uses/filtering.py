@@ -19,6 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..problem.arguments import checked_count, checked_flag, checked_key, real_numbers
 from ..problem.laws import AbstractLaw
 from ..problem.parameters import Params
 from ..problem.transition import AbstractTransitionDensity
@@ -99,10 +100,11 @@ def filter(  # the name that the field uses
     >>> found.means.shape
     (2, 1)
     """
-    began, given = began_at(density, start, "start"), scalars(density, params)
+    key, given = checked_key(key), scalars(density, params)
+    began = began_at(density, start, "start")
     plan = schedule(times, observations, began, density.horizon)
     check_start_times(density, plan.begins, "filter")
-    _require_count(particles)
+    particles, history = checked_count("particles", particles), checked_flag("history", history)
     levels = _levels(quantiles)
     start_key, walk_key = jr.split(key)
     x = initial_particles(start_key, density, initial, particles)
@@ -151,13 +153,8 @@ def _walk(
     return jax.lax.scan(step, first, jumps)[1]
 
 
-def _require_count(particles: int) -> None:
-    if particles < 1:
-        raise ValueError(f"`particles` must be at least 1; got {particles}.")
-
-
 def _levels(quantiles: Sequence[float]) -> Float[Array, " q"]:
-    levels = np.atleast_1d(np.asarray(quantiles, dtype=float))
+    levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
     return jnp.asarray(levels)
@@ -176,6 +173,8 @@ def _require_log_density(observe: Observe, x: Array, y: Array) -> None:
             "`observe(x, y)` must return one number, the logarithm of p(y | x); got shape "
             f"{value.shape}. Sum over the components of the observation."
         )
+    if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
+        raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
 
 
 def _require_same_law(

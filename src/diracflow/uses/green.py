@@ -21,10 +21,21 @@ from jax.scipy.special import logsumexp, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..galerkin.collocation import sobol
-from ..problem.arguments import checked_point
+from ..problem.arguments import (
+    checked_count,
+    checked_key,
+    checked_point,
+    checked_shape,
+    real_numbers,
+)
 from ..problem.laws import AbstractLaw
-from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity, checked_query, log_probs
+from ..problem.parameters import Params, check_names
+from ..problem.transition import (
+    AbstractTransitionDensity,
+    checked_query,
+    log_probs,
+    require_density,
+)
 from .reversal import reversed_gaussian
 
 # Pairs of query point and start evaluated at once.
@@ -71,10 +82,12 @@ class AbstractPropagated(eqx.Module):
         """Estimated relative standard error of the density at `x`, that of `log_prob`."""
         return self._at_points(x)[1]
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape d"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: int | tuple[int, ...] = ()
+    ) -> Float[Array, "*shape d"]:
         """Independent draws of shape `shape + (dim,)`."""
-        start_key, move_key = jr.split(key)
-        x0 = self._draw(start_key, shape)
+        start_key, move_key = jr.split(checked_key(key))
+        x0 = self._draw(start_key, checked_shape(shape))
         return self.density.sample(move_key, self.t, x0, **self._keywords)
 
     @property
@@ -168,19 +181,21 @@ def propagate(
     must be wide compared with the distance between them, or single draws show; `standard_error`
     tells.
     """
-    if jnp.ndim(t) != 0:
-        raise ValueError(f"`t` must be one time; got shape {jnp.shape(t)}.")
-    if any(jnp.ndim(value) for value in (params or {}).values()):
+    require_density(density)
+    if np.ndim(t) != 0:
+        raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
+    check_names(density.params, {} if params is None else params)
+    if any(np.ndim(value) for value in (params or {}).values()):
         raise ValueError("`params` must be scalars here: one initial law, one set of parameters.")
-    if start_time is not None and jnp.ndim(start_time) != 0:
-        raise ValueError(f"`start_time` must be one time; got shape {jnp.shape(start_time)}.")
+    if start_time is not None and np.ndim(start_time) != 0:
+        raise ValueError(f"`start_time` must be one time; got shape {np.shape(start_time)}.")
     if isinstance(law_or_draws, AbstractLaw):
         law = law_or_draws.expand(density.dim)
         return _from_law(density, law, t, params, start_time, draws)
-    array = jnp.asarray(law_or_draws, jnp.result_type(float))
+    array = jnp.asarray(real_numbers("law_or_draws", law_or_draws))
     if array.ndim != 2 or array.shape[1] != density.dim or len(array) == 0:
         raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
-    checked_point("draws", array, density.dim)
+    checked_point("draws", array, density.dim, finite=True)
     time, starts = checked_query(density, t, params, start_time=start_time, x0=array)
     tail = starts[0, density.dim :]
     return PropagatedDraws(density=density, draws=array, t=time, tail=tail)
@@ -194,8 +209,7 @@ def _from_law(
     start_time: float | None,
     count: int,
 ) -> PropagatedLaw:
-    if count < 1:
-        raise ValueError(f"`draws` must be at least 1; got {count}.")
+    count = checked_count("draws", count)
     # Of the law, and as many near the point. Sobol sets are balanced at powers of two.
     each = 2 ** int(np.ceil(np.log2(max(1, count / (2 * _SETS)))))
     cubes = np.stack([sobol(jr.key(i), each, 2 * density.dim) for i in range(_SETS)])

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.transition import AbstractTransitionDensity
+from ..problem.arguments import checked_count, checked_key
+from ..problem.transition import AbstractTransitionDensity, require_density
 from .extras import extra
 from .likelihood import Transitions, transitions
 from .posterior import posterior_tree
@@ -58,10 +59,13 @@ def infer(
     Warns where R-hat exceeds 1.01 or trajectories diverged.
     """
     mcmc = extra("numpyro.infer")
-    observed = transitions(density, times, states)
+    require_density(density)
+    key = checked_key(key)
+    for name, count in {"chains": chains, "draws": draws, "warmup": warmup}.items():
+        checked_count(name, count)
     laws = checked_prior(density, prior)
+    observed = transitions(density, times, states)
     _check_centre(density, observed, laws)
-    _check_counts(chains=chains, draws=draws, warmup=warmup)
     # Chains start from draws of the prior: only chains that began apart can disagree.
     kernel = mcmc.NUTS(
         path_model(density, laws),
@@ -114,9 +118,3 @@ def _check_centre(
             f"The log-likelihood is {float(value)} at the centre of the prior ({shown}). Check "
             "that every state lies where the process can be, and the scale of the prior."
         )
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"`{name}` must be at least 1; got {count}.")

@@ -14,9 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from ..problem.arguments import real_numbers
+from ..problem.arguments import checked_batch, real_numbers
 from ..problem.parameters import Params, check_names
-from ..problem.transition import AbstractTransitionDensity, checked_query, log_probs
+from ..problem.transition import (
+    AbstractTransitionDensity,
+    checked_query,
+    log_probs,
+    require_density,
+)
 
 
 class Transitions(eqx.Module):
@@ -47,6 +52,11 @@ class Transitions(eqx.Module):
         values = real_numbers(name, value)
         if values.ndim == 0:
             return values
+        if checked_batch(**{"paths": self.batch, name: values.shape}) != self.batch:
+            raise ValueError(
+                f"`{name}` must be one number or one for each path, of shape {self.batch}; got "
+                f"shape {values.shape}."
+            )
         return jnp.broadcast_to(values, self.batch).reshape(-1)[self.path]
 
 
@@ -80,6 +90,7 @@ def transitions(
     density: AbstractTransitionDensity, times: ArrayLike, states: ArrayLike
 ) -> Transitions:
     """Check observed paths and cut them into transitions."""
+    require_density(density)
     t, x = _table(density, times, states)
     batch, length = x.shape[:-2], x.shape[-2]
     before, after = _neighbours(_seen(x).reshape(-1, length))
@@ -103,7 +114,7 @@ def _table(
         )
     if isinstance(t, np.ndarray) and not np.all(np.isfinite(t)):
         raise ValueError("`times` must be finite.")
-    batch = np.broadcast_shapes(t.shape[:-1], x.shape[:-2])
+    batch = checked_batch(times=t.shape[:-1], states=x.shape[:-2])
     return _broadcast(t, (*batch, t.shape[-1])), _broadcast(x, (*batch, *x.shape[-2:]))
 
 

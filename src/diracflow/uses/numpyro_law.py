@@ -10,13 +10,20 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.arguments import checked_point
+from ..problem.arguments import checked_key, checked_point, checked_shape
 from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity, checked_query, images, log_probs
+from ..problem.transition import (
+    AbstractTransitionDensity,
+    checked_query,
+    images,
+    log_probs,
+    require_density,
+)
 from .extras import extra
+from .support import support_of
 
 _Distribution: Any = extra("numpyro.distributions").Distribution
-_real_vector = extra("numpyro.distributions").constraints.real_vector
+_constraints = extra("numpyro.distributions").constraints
 
 
 class _Held:
@@ -47,7 +54,6 @@ class Transition(_Distribution):
     ((2,), (2,))
     """
 
-    support = _real_vector
     pytree_data_fields = ("t", "start")
     pytree_aux_fields = ("held",)
 
@@ -61,6 +67,7 @@ class Transition(_Distribution):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         validate_args: bool | None = None,
     ):
+        require_density(density)
         time, start = checked_query(density, t, params, start_time=start_time, x0=x0)
         batch = np.broadcast_shapes(time.shape, start.shape[:-1])
         # Every field has the whole batch shape, so that `vmap` over the law takes them apart alike.
@@ -68,6 +75,11 @@ class Transition(_Distribution):
         self.start = jnp.broadcast_to(start, (*batch, start.shape[-1]))  # parameters included
         self.held = _Held(density)
         super().__init__(batch, (density.dim,), validate_args=validate_args)
+
+    @_constraints.dependent_property(is_discrete=False, event_dim=1)
+    def support(self) -> Any:
+        """The states that can be: all, or those inside the domain of the SDE."""
+        return support_of(self.held.density.domain)
 
     def log_prob(self, value: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density at `value`."""
@@ -80,5 +92,6 @@ class Transition(_Distribution):
     ) -> Float[Array, "*shape d"]:
         """Independent draws, of shape `sample_shape + batch_shape + event_shape`."""
         density = self.held.density
-        noise = jr.normal(key, (*sample_shape, *self.t.shape, density.noise_dim))
+        sizes = (*checked_shape(sample_shape), *self.t.shape, density.noise_dim)
+        noise = jr.normal(checked_key(key), sizes)
         return images(density, self.t, noise, self.start)

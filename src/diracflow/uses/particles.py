@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..problem.arguments import real_numbers
 from ..problem.laws import AbstractLaw
 from ..problem.transition import AbstractTransitionDensity
 from .weights import systematic, weighted_quantiles
@@ -81,7 +82,7 @@ def initial_particles(
         )
     if isinstance(law, AbstractLaw):
         return law.expand(density.dim).sample(key, (count,))
-    draws = jnp.atleast_2d(jnp.asarray(law, jnp.result_type(float)))
+    draws = jnp.atleast_2d(jnp.asarray(real_numbers("initial", law)))
     if draws.ndim != 2 or draws.shape[1] != density.dim or len(draws) == 0:
         raise ValueError(
             f"`initial` must be a law, draws of shape (n, {density.dim}) or one state of shape "

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from ..problem.arguments import real_numbers
+
 
 class Schedule(eqx.Module):
     """Jumps in order; those that only help across a long gap observe nothing."""
@@ -20,7 +22,9 @@ class Schedule(eqx.Module):
 def schedule(times: ArrayLike, observations: ArrayLike, start: float, horizon: float) -> Schedule:
     """Jumps no longer than `horizon` from `start` through all `times`."""
     instants = _checked_times(times, start)
-    table = np.asarray(observations, dtype=float)
+    table = np.asarray(real_numbers("observations", observations), dtype=float)
+    if np.any(np.isinf(table)):
+        raise ValueError("`observations` must be finite, or NaN where nothing was observed.")
     if table.ndim == 0 or len(table) != len(instants):
         raise ValueError(
             f"`observations` must have one entry for each of the {len(instants)} times; got shape "
@@ -47,7 +51,7 @@ def schedule(times: ArrayLike, observations: ArrayLike, start: float, horizon: f
 
 
 def _checked_times(times: ArrayLike, start: float) -> Float[np.ndarray, " n"]:
-    instants = np.asarray(times, dtype=float)
+    instants = np.asarray(real_numbers("times", times), dtype=float)
     if instants.ndim != 1 or len(instants) == 0:
         raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
     if not np.all(np.isfinite(instants)):

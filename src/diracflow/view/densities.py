@@ -10,8 +10,10 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from ..density.transition import TransitionDensity
+from ..problem.arguments import checked_number, checked_point
 from ..problem.transition import AbstractTransitionDensity
 from .style import DENSITY_MAP, ERROR_MAP, new_figure, style
+from .subjects import checked_start, require_components, require_kind
 
 Plane = Callable[[np.ndarray], Float[Array, "n n"]]
 _GRID = 161
@@ -24,6 +26,10 @@ def joint(
     x0s: Float[np.ndarray, "rows 2"],
 ) -> Figure:
     """Exact density, learned density and absolute error at time `t`, a row for each start."""
+    require_components(2, density=density, exact=exact)
+    x0s = np.atleast_2d(checked_point("x0s", x0s, 2))
+    if x0s.ndim != 2 or not len(x0s):
+        raise ValueError(f"`x0s` must be a list of one start or more; got shape {x0s.shape}.")
     rows: list[tuple[str, np.ndarray, Plane, Plane]] = []
     for x0 in np.asarray(x0s, dtype=float):
         box = _box(exact, t, x0)
@@ -39,6 +45,8 @@ def section(
     x0: Float[np.ndarray, " d"],
 ) -> Figure:
     """The $(x_1, x_2)$ section, other components zero, of densities in higher dimensions."""
+    require_components(None, density=density, exact=exact)
+    x0 = checked_start(x0, exact.dim)
     box = _box(exact, t, x0)
     rest = len(x0) - 2
 
@@ -74,6 +82,8 @@ def conditional(
     horizon: float,
 ) -> Figure:
     """Density of $x_1$ given $x_2 = 0$ over time, each instant scaled to a maximum of one."""
+    require_components(2, density=density, exact=exact)
+    x0, horizon = checked_start(x0, 2), checked_number("horizon", horizon)
     times = np.linspace(horizon / 100, horizon, 100)
     reach = np.abs(_box(exact, horizon, x0)[0]).max()
     x1 = np.linspace(-reach, reach, _GRID)
@@ -107,6 +117,9 @@ def moulding(
     noise: Float[np.ndarray, "n d"],
 ) -> Figure:
     """Samples of the source on their way through the layers of the flow."""
+    require_kind("density", density, TransitionDensity, "diracflow.learn")
+    if density.dim < 2:
+        raise ValueError("This figure is of two components; the density has one.")
     stages = np.asarray(density.stages(noise, t, x0))
     lines = -(-len(stages) // 6)  # of at most six panels, as equal as can be
     columns = -(-len(stages) // lines)

@@ -7,10 +7,12 @@ from ..density.transition import TransitionDensity
 from ..evaluate.errors import bootstrap_mean
 from ..evaluate.study import Study
 from .style import LEARNED, SOURCE, new_figure, style
+from .subjects import require_kind
 
 
 def error_over_time(study: Study) -> Figure:
     """Mean relative squared error over the starts with its 95 % bootstrap interval."""
+    require_kind("study", study, Study, "diracflow.evaluate.study")
     with style():
         figure = new_figure(4.6, 3.2)
         axis = figure.subplots()
@@ -45,6 +47,7 @@ _PANELS: dict[str, dict[str, str | None]] = {
 
 def training_history(density: TransitionDensity) -> Figure:
     """Residuals, what they add up to, sizes, steps and rank over the course of a training."""
+    require_kind("density", density, TransitionDensity, "diracflow.learn")
     # The first step has no velocity before it to judge.
     history = density.facts.history[1:]
     times = np.array([record.time for record in history])

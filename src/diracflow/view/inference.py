@@ -6,8 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..problem.arguments import checked_count, checked_key
 from ..uses.green import AbstractPropagated
 from .style import LEARNED, SOURCE, new_figure, style
+from .subjects import require_kind
 
 # Quantiles of draws between which a law is shown.
 _SHOWN = (0.002, 0.998)
@@ -15,7 +17,13 @@ _SHOWN = (0.002, 0.998)
 
 def posterior_pairs(tree: Any, truth: dict[str, float] | None = None) -> Figure:
     """Histograms of the parameters on the diagonal, their pairs below; `truth` where known."""
-    posterior = tree["posterior"]
+    try:
+        posterior = tree["posterior"]
+    except (TypeError, KeyError, IndexError):
+        raise ValueError(
+            "`tree` must come from `diracflow.infer`, with a group `posterior`; got "
+            f"{type(tree).__name__}."
+        ) from None
     names = list(posterior.data_vars)
     draws = {name: np.asarray(posterior[name]).ravel() for name in names}
     with style():
@@ -39,6 +47,8 @@ def posterior_pairs(tree: Any, truth: dict[str, float] | None = None) -> Figure:
 
 def propagated(law: AbstractPropagated, key: Any, points: int = 81) -> Figure:
     """The density of a propagated law: a curve in one dimension, else two components of it."""
+    require_kind("law", law, AbstractPropagated, "diracflow.propagate")
+    key, points = checked_key(key), checked_count("points", points, least=2)
     draws = np.asarray(law.sample(key, (2000,)))
     low, high = np.quantile(draws, _SHOWN, axis=0)
     with style():

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from ..problem.transition import AbstractTransitionDensity
 from .densities import _box, _heat, _plane
 from .style import DENSITY_MAP, LEARNED, SOURCE, new_figure, style
+from .subjects import checked_start, checked_times, require_components
 
 _POINTS = 400
 
@@ -20,6 +21,9 @@ def lines(
     x0: Float[np.ndarray, " 1"],
 ) -> Figure:
     """Densities of one component at some times; the exact ones dashed, where known."""
+    laws = {"density": density} | ({} if exact is None else {"exact": exact})
+    require_components(1, **laws)
+    times, x0 = checked_times(times), checked_start(x0, 1)
     with style():
         figure = new_figure(3.2 * len(times), 2.8)
         for axis, t in zip(figure.subplots(1, len(times), squeeze=False)[0], times, strict=True):
@@ -38,6 +42,8 @@ def planes(
     density: AbstractTransitionDensity, times: Sequence[float], x0: Float[np.ndarray, " 2"]
 ) -> Figure:
     """Densities in the plane at some times."""
+    require_components(2, density=density)
+    times, x0 = checked_times(times), checked_start(x0, 2)
     with style():
         figure = new_figure(3.2 * len(times), 2.9)
         for axis, t in zip(figure.subplots(1, len(times), squeeze=False)[0], times, strict=True):

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
 from .style import LEARNED, SOURCE, new_figure, style
+from .subjects import require_kind
 
 _BANDS = ((0.05, 0.95), (0.25, 0.75))
 _SHOWN = 60
@@ -17,6 +18,7 @@ _SHOWN = 60
 
 def bridge_fan(bridge: Bridge) -> Figure:
     """Bands of the conditioned process at each time, a panel a component, over some paths."""
+    require_kind("bridge", bridge, Bridge, "diracflow.bridge")
     times, paths = np.asarray(bridge.times), np.asarray(bridge.paths)
     weights, dim = np.asarray(bridge.weights), paths.shape[-1]
     levels = sorted({0.5, *np.ravel(_BANDS)})
@@ -51,6 +53,7 @@ def filter_bands(
     `observations` are drawn where they have the state's length, NaN for what is not seen; `truth`
     is the hidden state at the same times, if known.
     """
+    require_kind("filtered", filtered, Filtered, "diracflow.filter")
     times, table = np.asarray(filtered.times), np.asarray(filtered.quantiles)
     levels, dim = np.asarray(filtered.levels), filtered.means.shape[1]
     with style():
@@ -97,7 +100,13 @@ def _points(
 ) -> None:
     if values is None:
         return
-    table = np.asarray(values, dtype=float).reshape(len(times), -1)
+    table = np.asarray(values, dtype=float)
+    if table.ndim not in (1, 2) or len(table) != len(times):
+        raise ValueError(
+            f"The {label} must have one row for each of the {len(times)} times; got shape "
+            f"{table.shape}."
+        )
+    table = table.reshape(len(times), -1)
     if component < table.shape[1]:
         axis.plot(times, table[:, component], mark, color=colour, markersize=5, label=label)
 
