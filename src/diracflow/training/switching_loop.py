@@ -29,6 +29,7 @@ _PATIENCE = 10
 class SwitchingLoop(ExplicitLoop, ImplicitLoop):
     """A loop that leaves explicit steps where they fail."""
 
+    CARRIED = (*dict.fromkeys(ExplicitLoop.CARRIED + ImplicitLoop.CARRIED), "short_steps")
     short_steps = 0  # in a row, so far
 
     def advance(self) -> Status:
