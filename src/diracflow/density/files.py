@@ -5,11 +5,9 @@ a user's SDE is passed again and compared with values of its coefficients stored
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
-import tempfile
 from typing import Any
 
 import jax
@@ -19,10 +17,13 @@ import numpy as np
 
 from ..problem.chart import Chart
 from ..problem.domains import domain_from
-from ..problem.given import Scope, given, scope
+from ..problem.given import Scope, scope
 from ..problem.laws import law_from
 from ..problem.models import model
+from ..problem.probes import coefficients
 from ..problem.sde import SDE
+from ..storage.atomic import write_atomically
+from ..storage.digest import digest
 from ..training.build import build_ansatz
 from ..training.history import Record
 from ..training.settings import Settings
@@ -52,8 +53,8 @@ def save(density: TransitionDensity, path: str | os.PathLike) -> None:
     header = json.dumps(_header(density))
     from safetensors.numpy import save as to_bytes
 
-    metadata = {"diracflow": header, "sha256": _digest(header, arrays)}
-    _write_atomically(pathlib.Path(path), to_bytes(arrays, metadata=metadata))
+    metadata = {"diracflow": header, "sha256": digest(header, arrays)}
+    write_atomically(pathlib.Path(path), to_bytes(arrays, metadata=metadata))
 
 
 def load(path: str | os.PathLike, sde: SDE | None = None) -> TransitionDensity:
@@ -216,12 +217,8 @@ def _compare_probes(
 def _coefficients(
     sde: SDE, start_time: float | None, tau: jax.Array, x: jax.Array
 ) -> dict[str, np.ndarray]:
-    def at(tau: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
-        member, x, s = given(sde, start_time, g)
-        return member.drift(s + tau, x), member.diffusion(s + tau, x)
-
-    drift, diffusion = jax.vmap(at)(tau, x)
-    return {"probe_drift": np.asarray(drift), "probe_diffusion": np.asarray(diffusion)}
+    drift, diffusion = coefficients(sde, start_time, tau, x)
+    return {"probe_drift": drift, "probe_diffusion": diffusion}
 
 
 def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -237,7 +234,7 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ModelFileError(f"{path} is not a complete diracflow model: {error}") from error
     if "diracflow" not in metadata or "sha256" not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but not a diracflow model.")
-    if _digest(metadata["diracflow"], arrays) != metadata["sha256"]:
+    if digest(metadata["diracflow"], arrays) != metadata["sha256"]:
         raise ModelFileError(f"{path} has changed since it was written: its checksum differs.")
     header = json.loads(metadata["diracflow"])
     if header.get("format") != FORMAT:
@@ -246,35 +243,6 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             "Upgrade diracflow, or learn the model again."
         )
     return header, arrays
-
-
-def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(arrays):
-        digest.update(f"{name}:{arrays[name].dtype}:{arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
-    return digest.hexdigest()
-
-
-def _write_atomically(path: pathlib.Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # temporary files are made private
-        os.replace(temporary, path)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 # JSON has no infinity.
