@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from . import use_commands
-from .options import Changes, Equation, Json, ModelFile, Preset, Seed
+from .options import Changes, Checkpoint, Equation, Json, ModelFile, Preset, Resume, Seed
+from .stopping import Stopped, checked_checkpoint
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -44,14 +45,19 @@ def run(
     seed: Seed = 0,
     starts: Annotated[int, typer.Option(help="Starts over which errors are averaged.")] = 64,
     settings: Changes = None,
+    checkpoint: Checkpoint = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, check it against the exact density if known, draw the figures."""
     changes = dict(_setting(text) for text in settings or [])
+    checked_checkpoint(checkpoint, resume)
     from .run import run_model
 
     report = run_model(
-        model, preset, out or Path("runs") / model, seed, starts, changes, quiet=as_json
+        *(model, preset, out or Path("runs") / model, seed, starts, changes),
+        quiet=as_json,
+        checkpoint=checkpoint,
     )
     if as_json:
         print(json.dumps(report))
@@ -95,14 +101,19 @@ def learn(
     preset: Preset = "accurate",
     seed: Seed = 0,
     settings: Changes = None,
+    checkpoint: Checkpoint = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Learn an SDE of your own."""
+    checked_checkpoint(checkpoint, resume)
     from .learn import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
     laws = (starts, params, start_time)
-    report = learn_file(target, out, laws, horizon, preset, seed, changes, quiet=as_json)
+    report = learn_file(
+        *(target, out, laws, horizon, preset, seed, changes), quiet=as_json, checkpoint=checkpoint
+    )
     if as_json:
         print(json.dumps(report))
     else:
@@ -141,6 +152,8 @@ def main() -> None:
         _fail(str(error), 2)
     except RuntimeError as error:
         _fail(str(error), 1)
+    except Stopped as stop:
+        _fail(str(stop), stop.code)
     except KeyboardInterrupt:
         _fail("Interrupted.", 130)
 
