@@ -106,17 +106,17 @@ class Keeper(NoKeeper):
         try:
             self._folder.write(contents)
             self._kept = state
-        except OSError as error:
-            self._warn_once(error)
+        except (OSError, MemoryError) as error:  # a checkpoint is not worth a training
+            self._warn_once(getattr(error, "strerror", None) or str(error) or "out of memory")
         ended = time.monotonic()
         self._next = ended + _SPACING * (ended - began)
 
-    def _warn_once(self, error: OSError) -> None:
+    def _warn_once(self, error: str) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(
                 f"A checkpoint could not be written to {self._folder.path}: "
-                f"{error.strerror or error}. The training goes on, and tries again later; "
+                f"{error}. The training goes on, and tries again later; "
                 f"{self._standing()}.",
                 CheckpointWarning,
                 stacklevel=8,
