@@ -13,7 +13,8 @@ import diracflow as df
 SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 STARTS = df.Normal(0.0, 1.0)
 SMALL = {"layers": 2, "hidden": 2, "bumps": 2, "samples": 64, "tolerance": 2e-2, "certify": False}
-SMALL |= {"source": "euler"}  # the least to compile
+# The least to compile, and few of the hundred steps to the horizon.
+SMALL |= {"source": "euler", "max_steps": 12}
 
 
 def learned(**changes):
