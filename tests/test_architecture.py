@@ -6,8 +6,8 @@ import pathlib
 import pytest
 
 ROOMS = (
-    *("storage", "problem", "source", "flow", "galerkin", "training", "certify", "density"),
-    *("learning", "uses", "evaluate", "view", "cli"),
+    *("storage", "problem", "source", "flow", "galerkin", "training", "checkpoint", "certify"),
+    *("density", "learning", "uses", "evaluate", "view", "cli"),
 )
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "diracflow"
 

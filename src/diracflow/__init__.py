@@ -2,7 +2,7 @@
 
 The rooms, in the order of the computation; each imports only from those above it:
 
-- `storage`: files that are written whole and read with suspicion
+- `storage`: files that are written whole and read with suspicion, and locks
 - `problem`: what is solved: the SDE and its domain, laws of the start, built-in models with exact
     densities, the Fokker--Planck operator
 - `source`: the Gaussian the flow starts from: Euler step, closure with the ensemble's width,
@@ -10,6 +10,7 @@ The rooms, in the order of the computation; each imports only from those above i
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
 - `galerkin`: how parameters move: collocation points, assembly, regularised solve, velocity
 - `training`: the time loop, its settings, progress and statuses
+- `checkpoint`: a training kept in a directory, to go on from there
 - `certify`: what can be said of its error: the residual, and a bound made from it
 - `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
 - `learning`: `learn`
@@ -47,6 +48,9 @@ _PUBLIC = {
     "SourceDensity": ".source.transition",
     "Settings": ".training.settings",
     "Status": ".training.status",
+    "CheckpointError": ".checkpoint.errors",
+    "CheckpointWarning": ".checkpoint.errors",
+    "TrainingTerminated": ".checkpoint.termination",
     "TransitionDensity": ".density.transition",
     "OutsideWarning": ".density.guard",
     "ModelFileError": ".density.files",

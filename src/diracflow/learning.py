@@ -1,7 +1,9 @@
 r"""`learn`: from an SDE to its transition density."""
 
+import contextlib
 import dataclasses
-import platform
+import functools
+import os
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -10,9 +12,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .checkpoint.environment import versions
+from .checkpoint.identity import identity
+from .checkpoint.keeper import NoKeeper, keeper_in
 from .density.card import certificate_table
 from .density.transition import Facts, TransitionDensity
-from .flow.ansatz import StandardisedAnsatz
+from .flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .problem.arguments import checked_flag, checked_key
 from .problem.boundaries import BoundaryWarning, boundaries, boundary_message
 from .problem.chart import chart_for
@@ -28,9 +33,10 @@ from .training.build import (
 )
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
+from .training.history import Record
 from .training.loop import TimeLoop
 from .training.progress import Progress, progress_for
-from .training.settings import sampled, settings_for, sized
+from .training.settings import Settings, sampled, settings_for, sized
 from .training.status import Status
 from .training.switching_loop import SwitchingLoop
 
@@ -61,6 +67,7 @@ def learn(
     start_time: float | AbstractLaw = 0.0,
     progress: bool | Callable[[float], Progress] = False,
     certify: bool = True,
+    checkpoint: str | os.PathLike | None = None,
     **settings: object,
 ) -> TransitionDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
@@ -80,6 +87,8 @@ def learn(
         queries take the time.
     - `progress`: show how far the training is.
     - `certify`: compute, at the end, the certificate that files carry with them.
+    - `checkpoint`: a directory in which the training is kept while it runs. If it keeps one of the
+        same run already, that is gone on with, to the same bits; see the page "Resume a training".
     - `settings`: fields of `diracflow.Settings` that replace those of the preset.
 
     **Returns:**
@@ -104,55 +113,72 @@ def learn(
     laws = scope(sde, starts, params, times)
     law, key = laws.law, checked_key(key)
     chosen = sized(chosen, sde.dim, law.dim)
-    with jax.enable_x64(True):
-        check_starts(sde, laws.starts)
-        check_coefficients(sde, law, began, horizon)
-        degenerate = is_degenerate(sde, law, began)
-        require_fitting_source(chosen, degenerate)
-        ends = boundaries(sde, law, began, horizon)
-        warned = boundary_message(ends)
-        if warned:
-            warnings.warn(warned, BoundaryWarning, stacklevel=2)
-        chart = chart_for(sde, law, began)
-        law = chart.law(law)
-        flow_key, draw_key = jr.split(key)
-        ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
-        chosen = sampled(chosen, len(ansatz.theta))
-        why_source = source_reason(chosen.source, ansatz.source, degenerate)
-        # A file holds the source that was taken, not the rule that took it.
-        chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-        run = (law, horizon, chosen, draw_key)
-        loop: TimeLoop = ExplicitLoop(ansatz, *run)
-        if isinstance(ansatz, StandardisedAnsatz):
-            loop = SwitchingLoop(ansatz, *run)
-        make_progress = progress if callable(progress) else lambda h: progress_for(h, progress)
-        with make_progress(horizon) as display:
-            status = loop.run(display.update)
-            display.finish(status)
-    facts = Facts(
-        settings=chosen,
-        preset=preset,
-        asked_horizon=horizon,
-        status=status,
-        seconds=loop.seconds(),
-        history=tuple(loop.history),
-        versions=versions(),
-        why_source=why_source,
-        key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
-        boundaries=ends,
-    )
-    density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart)
-    if certify and density.horizon > 0:
-        density = density.with_facts(certificate=certificate_table(density, key))
+    with contextlib.ExitStack() as stack:
+        with jax.enable_x64(True):
+            check_starts(sde, laws.starts)
+            check_coefficients(sde, law, began, horizon)
+            degenerate = is_degenerate(sde, law, began)
+            require_fitting_source(chosen, degenerate)
+            keeper = stack.enter_context(keeper_in(checkpoint))
+            ends = boundaries(sde, law, began, horizon)
+            warned = boundary_message(ends)
+            if warned:
+                warnings.warn(warned, BoundaryWarning, stacklevel=2)
+            chart = chart_for(sde, law, began)
+            law = chart.law(law)
+            flow_key, draw_key = jr.split(key)
+            ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
+            chosen = sampled(chosen, len(ansatz.theta))
+            why_source = source_reason(chosen.source, ansatz.source, degenerate)
+            # A file holds the source that was taken, not the rule that took it.
+            chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
+            loop = _loop(ansatz, law, horizon, chosen, draw_key)
+            run = (sde, laws, began, horizon, preset, chosen, key)
+            keeper.resume(functools.partial(identity, *run), loop)
+            status = _run(loop, keeper, horizon, progress)
+        facts = Facts(
+            settings=chosen,
+            preset=preset,
+            asked_horizon=horizon,
+            status=status,
+            seconds=loop.seconds(),
+            history=tuple(loop.history),
+            versions=versions(),
+            why_source=why_source,
+            key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
+            boundaries=ends,
+        )
+        density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart)
+        if certify and density.horizon > 0:
+            table = keeper.certificate or certificate_table(density, key)
+            keeper.finish(table)
+            density = density.with_facts(certificate=table)
     return _delivered(density)
 
 
-def versions() -> dict[str, str]:
-    """Versions of what determines the numbers."""
-    from importlib.metadata import version
+def _loop(
+    ansatz: AbstractAnsatz, law: AbstractLaw, horizon: float, chosen: Settings, key: PRNGKeyArray
+) -> TimeLoop:
+    if isinstance(ansatz, StandardisedAnsatz):
+        return SwitchingLoop(ansatz, law, horizon, chosen, key)
+    return ExplicitLoop(ansatz, law, horizon, chosen, key)
 
-    packages = {name: version(name) for name in ("diracflow", "jax", "jaxlib", "equinox")}
-    return {**packages, "python": platform.python_version()}
+
+def _run(
+    loop: TimeLoop, keeper: NoKeeper, horizon: float, progress: bool | Callable[[float], Progress]
+) -> Status:
+    """Run a loop to its end, keeping what it does and showing it."""
+    make = progress if callable(progress) else lambda h: progress_for(h, progress)
+    with keeper.following(), make(horizon) as display:
+
+        def report(record: Record) -> None:
+            keeper.step(loop)
+            display.update(record)
+
+        display.resume(loop.history)
+        status = loop.run(report)
+        display.finish(status)
+    return status
 
 
 def _delivered(density: TransitionDensity) -> TransitionDensity:

@@ -10,7 +10,8 @@ import typer
 
 from . import use_commands
 from .exits import Exit, exit_of, message_of
-from .options import Changes, Equation, Json, ModelFile, Preset, Seed
+from .options import Changes, Checkpoint, Equation, Json, ModelFile, Preset, Resume, Seed
+from .stopping import checked_checkpoint
 from .streams import (
     close_pipe,
     command,
@@ -58,14 +59,19 @@ def run(
     seed: Seed = 0,
     starts: Annotated[int, typer.Option(help="Starts over which errors are averaged.")] = 64,
     settings: Changes = None,
+    checkpoint: Checkpoint = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, check it against the exact density if known, draw the figures."""
     changes = dict(_setting(text) for text in settings or [])
+    checked_checkpoint(checkpoint, resume)
     from .run import run_model
 
     found = run_model(
-        model, preset, out or Path("runs") / model, seed, starts, changes, quiet=as_json
+        *(model, preset, out or Path("runs") / model, seed, starts, changes),
+        quiet=as_json,
+        checkpoint=checkpoint,
     )
     if as_json:
         _emit_json(found)
@@ -114,14 +120,19 @@ def learn(
     preset: Preset = "accurate",
     seed: Seed = 0,
     settings: Changes = None,
+    checkpoint: Checkpoint = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Learn an SDE of your own."""
+    checked_checkpoint(checkpoint, resume)
     from .learn import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
     laws = (starts, params, start_time)
-    found = learn_file(target, out, laws, horizon, preset, seed, changes, quiet=as_json)
+    found = learn_file(
+        *(target, out, laws, horizon, preset, seed, changes), quiet=as_json, checkpoint=checkpoint
+    )
     if as_json:
         _emit_json(found)
     else:

@@ -24,12 +24,22 @@ class Terminated(BaseException):
     """The process was asked to end."""
 
 
+class Stopped(Exception):
+    """A signal ended a command; the message is for the user, the code for the shell."""
+
+    def __init__(self, message: str, code: Exit):
+        super().__init__(message)
+        self.code = code
+
+
 # A path that is not what the user takes it for is the user's to mend; other refusals are not.
 _WRONG_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 def exit_of(error: BaseException) -> Exit:
     """The exit code that an error leads to."""
+    if isinstance(error, Stopped):
+        return error.code
     kinds: list[tuple[tuple[type[BaseException], ...], Exit]] = [
         ((BrokenPipeError,), Exit.PIPE),
         ((KeyboardInterrupt,), Exit.INTERRUPTED),

@@ -9,9 +9,11 @@ import jax.random as jr
 from ..learning import TrainingFailed, learn
 from ..problem.laws import AbstractLaw
 from ..problem.models import Model
+from ..training.settings import settings_for
 from .places import require_target
 from .problem import named_object, read_law, read_laws, read_number_or_law
 from .run import prepare_jax
+from .stopping import stoppable
 
 
 def learn_file(
@@ -24,13 +26,16 @@ def learn_file(
     changes: dict[str, Any],
     *,
     quiet: bool,
+    checkpoint: Path | None = None,
 ) -> dict[str, Any]:
     """Everything `diracflow learn` does; returns what it says.
 
-    `laws` are those of starts, of parameters and of the start time.
+    `laws` are those of starts, of parameters and of the start time; `checkpoint` is the directory
+    that keeps the training.
     """
     require_target(out)
     prepare_jax()
+    settings_for(preset, **changes)  # mistakes are found before anything is computed
     found = named_object(target)
     sde = found.sde if isinstance(found, Model) else found
     law, until = _law(found, laws[0]), _horizon(found, horizon)
@@ -38,7 +43,8 @@ def learn_file(
     began = time.monotonic()
     settings = {"preset": preset, "progress": not quiet, **changes, **_others(found, *laws[1:])}
     try:
-        density = learn(sde, law, until, key=jr.key(seed), **settings)
+        with stoppable(checkpoint):
+            density = learn(sde, law, until, key=jr.key(seed), checkpoint=checkpoint, **settings)
     except TrainingFailed as failure:
         density = failure.density
         # It must not take the place of an earlier model.

@@ -26,6 +26,16 @@ Began = Annotated[
     typer.Option("--start-time", help="When the process starts, for models that depend on it."),
 ]
 Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Keep the training in this directory; the same command goes on from there."),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Refuse to start afresh if `--checkpoint` has nothing to resume."
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),

@@ -19,6 +19,7 @@ from ..training.build import idle_dim_for
 from ..training.settings import settings_for
 from .figures import draw_figures
 from .places import require_target
+from .stopping import stoppable
 from .streams import emit, talk
 
 
@@ -31,6 +32,7 @@ def run_model(
     changes: dict[str, Any],
     *,
     quiet: bool = False,
+    checkpoint: Path | None = None,
 ) -> dict[str, Any]:
     """Everything `diracflow run` does; returns the report it also writes."""
     prepare_jax()
@@ -45,7 +47,10 @@ def run_model(
     result_line = (lambda text: None) if quiet else emit
     say(f"Learning {name} (preset {preset}) up to t = {problem.horizon:g}.")
     began = time.monotonic()
-    density = _learned(problem, preset, seed, changes, not quiet)
+    with stoppable(checkpoint):
+        density = _learned(
+            problem, preset, seed, {**changes, "progress": not quiet, "checkpoint": checkpoint}
+        )
     learned_in = time.monotonic() - began
     # What a failed training reached must not take the place of an earlier model.
     file = "partial.dflow" if density.status.failed else "model.dflow"
@@ -74,9 +79,7 @@ def prepare_jax() -> None:
                 jax.config.update("jax_compilation_cache_dir", str(cache))
 
 
-def _learned(
-    problem: Model, preset: str, seed: int, changes: dict[str, Any], progress: bool
-) -> TransitionDensity:
+def _learned(problem: Model, preset: str, seed: int, options: dict[str, Any]) -> TransitionDensity:
     try:
         return learn(
             problem.sde,
@@ -86,8 +89,7 @@ def _learned(
             params=problem.params,
             start_time=problem.start_time,
             preset=preset,
-            progress=progress,
-            **changes,
+            **options,
         )
     except TrainingFailed as failure:
         # The part that was learned is still worth looking at; the report names the status.

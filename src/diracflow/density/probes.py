@@ -14,7 +14,9 @@ from jaxtyping import Float
 
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.chart import Chart
-from ..problem.given import Scope, furthest, given
+from ..problem.domains import require_inside
+from ..problem.given import Scope, furthest
+from ..problem.probes import coefficients
 from ..problem.sde import SDE
 from ..storage.refusal import DataFileError
 
@@ -60,7 +62,7 @@ def compare_probes(sde: SDE, arrays: dict[str, np.ndarray], start_time: float | 
 def require_among_starts(laws: Scope, chart: Chart, arrays: dict[str, np.ndarray]) -> None:
     """Raise unless the points of the probes could be draws of the laws, inside the domain."""
     with jax.enable_x64(True):
-        chart.require_inside(jnp.asarray(arrays["probe_x"][:, : chart.sde.dim]))
+        require_inside(chart.sde.domain, jnp.asarray(arrays["probe_x"][:, : chart.sde.dim]))
         squared = np.asarray(laws.squared_distance(jnp.asarray(arrays["probe_x"])))
     if not np.all(squared <= furthest(laws.freedom, _FAR)):
         raise DataFileError("`probe_x` must be draws of `starts` and `params`, but lies outside.")
@@ -104,9 +106,5 @@ def _close(values: np.ndarray, stored: np.ndarray) -> np.ndarray:
 def _coefficients(
     sde: SDE, start_time: float | None, tau: jax.Array, x: jax.Array
 ) -> dict[str, np.ndarray]:
-    def at(tau: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
-        member, x, s = given(sde, start_time, g)
-        return member.drift(s + tau, x), member.diffusion(s + tau, x)
-
-    drift, diffusion = jax.vmap(at)(tau, x)
-    return {"probe_drift": np.asarray(drift), "probe_diffusion": np.asarray(diffusion)}
+    drift, diffusion = coefficients(sde, start_time, tau, x)
+    return {"probe_drift": drift, "probe_diffusion": diffusion}

@@ -16,8 +16,9 @@ from .status import Status
 class ExplicitLoop(TimeLoop):
     """A loop of Bogacki--Shampine steps."""
 
+    CARRIED = (*TimeLoop.CARRIED, "candidates")
     # Velocities at the end of the last step, for several regularisations.
-    candidates: Array | None = None
+    candidates: np.ndarray | None = None
 
     def advance(self) -> Status:
         return self.explicit_step()
@@ -52,7 +53,7 @@ class ExplicitLoop(TimeLoop):
         prior = jnp.asarray(self.prior())
         spread = jnp.asarray(self.regularisation.spread())
         judged = survey(step.end.normal, spread, prior)
-        self.candidates = judged.candidates
+        self.candidates = np.asarray(judged.candidates)
         self.velocity = np.asarray(step.end.theta_dot)
         self.move(step.theta, length, (np.asarray(start.theta_dot), self.velocity))
         self.length = self.next_length(length, step.error)
@@ -73,9 +74,10 @@ class ExplicitLoop(TimeLoop):
     def field(self, draws: Draws) -> VectorField:
         """The velocity over fixed draws."""
         regularisation = jnp.asarray(self.regularisation.value)
-        prior, candidates = jnp.asarray(self.prior()), self.candidates
-        if candidates is None:
-            candidates = jnp.zeros((len(self.regularisation.spread()), len(self.theta)))
+        prior, known = jnp.asarray(self.prior()), self.candidates
+        if known is None:
+            known = np.zeros((len(self.regularisation.spread()), len(self.theta)))
+        candidates = jnp.asarray(known)
         frozen = self.place(self.theta, self.clock, draws)
 
         def field(theta: Parameters, clock: float) -> Velocity:

@@ -62,6 +62,7 @@ class ImplicitLoop(TimeLoop):
     """Implicit steps, from the Dirac start itself."""
 
     ansatz: StandardisedAnsatz
+    CARRIED = (*TimeLoop.CARRIED, "residual", "fresh_residual", "rank", "condition")
     # Of the last equation that was judged on fresh points.
     residual = fresh_residual = rank = condition = np.nan
 

@@ -2,13 +2,13 @@ r"""The time loop: parameters follow the density from the Dirac start to the hor
 
 A host loop around compiled pieces. Points are frozen within a step, or the error estimate would see
 sampling noise, and drawn again for the next. Every draw's key is made from the number of the step,
-so a run is determined by its key.
+so a run is determined by its key, and what it has still to do by its `state`.
 """
 
 import abc
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -23,6 +23,7 @@ from .diagnosis import diagnosis, lost
 from .history import Record
 from .regularisation import Regularisation
 from .settings import Settings
+from .state import State
 from .status import Status
 from .trajectory import Trajectory
 
@@ -41,6 +42,9 @@ class TimeLoop(abc.ABC):
     """The state of a training, advanced one accepted step at a time."""
 
     ansatz: AbstractAnsatz
+    # Numbers and arrays that a step leaves to those after it, beside the path and its history.
+    # Whatever steps change must be here, or resumed runs end elsewhere.
+    CARRIED: ClassVar[tuple[str, ...]] = ("length", "velocity", "bound")
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class TimeLoop(abc.ABC):
         self.first: list[Parameters] = []
         self.last: list[Parameters] = []
         self.history: list[Record] = []
-        self._bound = 0.0
+        self.bound = 0.0
         self._began = time.monotonic()
 
     @abc.abstractmethod
@@ -73,7 +77,12 @@ class TimeLoop(abc.ABC):
 
     def run(self, report: Callable[[Record], None]) -> Status:
         """Step until the horizon, a limit or a failure."""
-        while self.clock < self.end:
+        while True:
+            # Looked at first, for a resumed run has not seen what ended the last step.
+            if lost(self.history):
+                return diagnosis(self.history)
+            if self.clock >= self.end:
+                return Status.FINISHED
             if len(self.history) >= self.settings.max_steps:
                 return Status.STEP_LIMIT
             if self.seconds() >= self.settings.max_seconds:
@@ -82,21 +91,46 @@ class TimeLoop(abc.ABC):
             if status is not Status.FINISHED:
                 return status
             report(self.history[-1])
-            if lost(self.history):
-                return diagnosis(self.history)
-        return Status.FINISHED
+
+    def state(self) -> State:
+        """What there is after the last accepted step; it does not change when the loop goes on.
+
+        Within a step it is of no use: attempts change lengths and regularisation.
+        """
+        values = {name: getattr(self, name) for name in self.CARRIED} | self.regularisation.state()
+        return State(
+            clocks=tuple(self.clocks),
+            thetas=tuple(self.thetas),
+            first=tuple(self.first),
+            last=tuple(self.last),
+            history=tuple(self.history),
+            seconds=self.seconds(),
+            carried={name: value for name, value in values.items() if value is not None},
+        )
+
+    def restore(self, state: State) -> None:
+        """Go on where a loop of the same run was."""
+        self.clocks, self.thetas = list(state.clocks), list(state.thetas)
+        self.first, self.last = list(state.first), list(state.last)
+        self.history = list(state.history)
+        self.clock, self.theta = self.clocks[-1], self.thetas[-1]
+        self._began = time.monotonic() - state.seconds
+        self.regularisation.restore(state.carried)
+        for name in self.CARRIED:
+            if name in state.carried:
+                setattr(self, name, state.carried[name])
 
     def record(self, length: float, forcing: float, fresh_residual: float, **figures: Any) -> None:
         """Write down the step that has just been made."""
         # The mean size of what is left of the forcing is at most its root mean square.
-        self._bound += 0.5 * length * forcing * np.sqrt(fresh_residual)
+        self.bound += 0.5 * length * forcing * float(np.sqrt(fresh_residual))
         self.history.append(
             Record(
                 time=self.clock**2,
                 length=length,
                 forcing=forcing,
                 fresh_residual=fresh_residual,
-                bound=self._bound,
+                bound=self.bound,
                 seconds=self.seconds(),
                 **figures,
             )
@@ -109,7 +143,7 @@ class TimeLoop(abc.ABC):
         return Trajectory(np.array(self.clocks), np.stack(self.thetas), first, last)
 
     def seconds(self) -> float:
-        """Wall time since the loop was made."""
+        """Wall time since the loop was made, and that of the run which it resumes."""
         return time.monotonic() - self._began
 
     def share(self, length: float) -> float:

@@ -7,7 +7,7 @@ stay short.
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from .history import Record
@@ -31,6 +31,13 @@ class Progress:
     def __exit__(self, *exception: object) -> None:
         """Silent progress has nothing to close."""
 
+    def resume(self, history: Sequence[Record]) -> None:
+        """Called once before the first step, with those of the run that is resumed."""
+        self.steps = len(history)
+        self.rejected = sum(record.rejected for record in history)
+        if history:
+            self._show_resumed(history[-1])
+
     def update(self, record: Record) -> None:
         """Called after every accepted step."""
         self.steps += 1
@@ -41,6 +48,9 @@ class Progress:
         """Called once, when training has ended."""
 
     def _show(self, record: Record) -> None:
+        """Silent progress shows nothing."""
+
+    def _show_resumed(self, record: Record) -> None:
         """Silent progress shows nothing."""
 
     def _line(self, record: Record) -> str:
@@ -72,6 +82,9 @@ class PlainProgress(Progress):
         if record.seconds >= self._next or record.time >= self.horizon:
             self._write(self._line(record))
             self._next = record.seconds + _PLAIN_EVERY
+
+    def _show_resumed(self, record: Record) -> None:
+        self._write(f"resumed at t={record.time:.4g}/{self.horizon:g}, after {self.steps} steps")
 
     def finish(self, status: Status) -> None:
         self._write(f"{status.name.lower()}: {status.value}")

@@ -10,6 +10,9 @@ paths, in longer steps. And since residuals on one set of points are noisy, a va
 another only when that has been better for some steps.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 # Neighbouring values differ by this factor.
@@ -37,6 +40,19 @@ class Regularisation:
         self._fixed = fixed is not None
         self._evidence = np.zeros(3)
         self._lifted = _LIFTED_FIRST
+
+    def state(self) -> dict[str, Any]:
+        """What has been learned so far, by names."""
+        return {
+            "regularisation": self.value,
+            "evidence": self._evidence,
+            "lifted": self._lifted,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what another has learned."""
+        self.value, self._evidence = state["regularisation"], state["evidence"]
+        self._lifted = state["lifted"]
 
     @property
     def strength(self) -> float:

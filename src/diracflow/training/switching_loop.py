@@ -30,6 +30,7 @@ _PATIENCE = 10
 class SwitchingLoop(RestingLoop, ExplicitLoop, ImplicitLoop):
     """A loop that leaves explicit steps where they fail, and makes none where none are needed."""
 
+    CARRIED = (*dict.fromkeys(ExplicitLoop.CARRIED + ImplicitLoop.CARRIED), "short_steps")
     short_steps = 0  # in a row, so far
 
     def advance(self) -> Status:

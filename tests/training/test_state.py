@@ -1,0 +1,127 @@
+"""A loop that takes over the state of another goes on to the same bits."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.training.build import build_ansatz
+from diracflow.training.settings import settings_for, sized
+from diracflow.training.state import state_from
+from diracflow.training.status import Status
+from diracflow.training.switching_loop import SwitchingLoop
+
+SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
+SMALL = {"layers": 2, "hidden": 2, "bumps": 2, "samples": 64, "source": "euler"}
+# What a loop is made with, and what follows from the path.
+FIXED = {"ansatz", "starts", "settings", "key", "end", "origin", "budget"}
+PATH = {"clock", "clocks", "theta", "thetas", "first", "last", "history", "_began"}
+
+
+def loop():
+    settings = sized(settings_for("quick", **SMALL), 1)
+    starts = df.Normal(0.0, 1.0).expand(1)
+    ansatz = build_ansatz(SDE, starts, 0.0, 0.5, settings, jr.key(0))
+    return SwitchingLoop(ansatz, starts, 0.5, settings, jr.key(1))
+
+
+def switch_early(monkeypatch, patience):
+    for name in ("_FEW", "_AFFORDABLE", "_EARLY"):
+        monkeypatch.setattr(f"diracflow.training.switching_loop.{name}", 0)
+    monkeypatch.setattr("diracflow.training.switching_loop._PATIENCE", patience)
+
+
+def step(loop, steps):
+    for _ in range(steps):
+        assert loop.advance() is Status.FINISHED
+
+
+def timeless(state):
+    arrays = {name: table.copy() for name, table in state.arrays().items() if name != "seconds"}
+    arrays["history"][:, -1] = 0
+    return arrays
+
+
+@pytest.mark.parametrize("before", [1, 2, 4], ids=["start", "explicit", "implicit"])
+def test_a_restored_loop_goes_on_to_the_same_bits(before, monkeypatch):
+    # Steps are implicit from the fourth on, so that the switch lies ahead, or behind.
+    switch_early(monkeypatch, patience=2)
+    whole, resumed = loop(), loop()
+    step(whole, before)
+    resumed.restore(state_from(whole.state().arrays()))
+    for part in (whole, resumed):
+        step(part, 4)
+    assert whole.short_steps == resumed.short_steps
+    expected, found = timeless(whole.state()), timeless(resumed.state())
+    assert expected.keys() == found.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(values, found[name], err_msg=name)
+
+
+def test_all_that_steps_change_is_carried(monkeypatch):
+    switch_early(monkeypatch, patience=2)
+    made = loop()
+    step(made, 4)
+    assert set(vars(made)) - FIXED - PATH - {"regularisation"} <= set(made.CARRIED)
+    assert set(vars(made.regularisation)) == {"value", "_evidence", "_lifted", "_fixed"}
+    assert len(set(made.CARRIED)) == len(made.CARRIED)
+    # Compiled code may differ between a number of Python's and one of NumPy's.
+    numbers = [made.clock, *(v for v in made.state().carried.values() if not np.ndim(v))]
+    assert all(type(number) in (float, int) for number in numbers)
+
+
+def test_a_state_stays_as_it_was():
+    made = loop()
+    step(made, 2)
+    state = made.state()
+    before = {name: table.tobytes() for name, table in state.arrays().items()}
+    step(made, 2)
+    assert {name: table.tobytes() for name, table in state.arrays().items()} == before
+
+
+def test_wall_time_adds_up():
+    made, resumed = loop(), loop()
+    step(made, 1)
+    resumed.restore(dataclasses.replace(made.state(), seconds=1000.0))
+    assert 1000 <= resumed.seconds() < 2000
+    resumed.settings = dataclasses.replace(resumed.settings, max_seconds=999.0)
+    assert resumed.run(lambda record: None) is Status.TIME_LIMIT
+    assert len(resumed.history) == 1
+
+
+def test_a_lost_training_is_lost_when_resumed():
+    # Killed after the step that lost it, a run must not make another.
+    made = loop()
+    step(made, 1)
+    lost = dataclasses.replace(made.history[-1], fresh_residual=0.9, residual=0.9, bound=1.0)
+    assert made.clock < made.end
+    resumed = loop()
+    state = made.state()
+    rows = 10 * state.first
+    resumed.restore(
+        dataclasses.replace(
+            state,
+            clocks=tuple(state.clocks[1] * np.linspace(0, 1, 11)),
+            thetas=(state.thetas[0], *10 * state.thetas[1:]),
+            first=rows,
+            last=rows,
+            history=(lost,) * 10,
+        )
+    )
+    assert resumed.run(lambda record: None) is Status.FLOW_TOO_SMALL
+    assert len(resumed.history) == 10
+
+
+def test_tables_that_do_not_fit_are_refused():
+    made = loop()
+    step(made, 2)
+    arrays = made.state().arrays()
+    with pytest.raises(ValueError, match="lacks thetas"):
+        state_from({name: table for name, table in arrays.items() if name != "thetas"})
+    with pytest.raises(ValueError, match="do not fit"):
+        state_from(arrays | {"first": arrays["first"][:1]})
+    assert math.isfinite(state_from(arrays).seconds)
