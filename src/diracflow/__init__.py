@@ -46,6 +46,7 @@ _PUBLIC = {
     "SourceDensity": ".source.transition",
     "Settings": ".training.settings",
     "Status": ".training.status",
+    "limit_threads": ".training.threads",
     "TransitionDensity": ".density.transition",
     "OutsideWarning": ".density.guard",
     "ModelFileError": ".density.files",

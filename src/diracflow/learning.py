@@ -2,6 +2,7 @@ r"""`learn`: from an SDE to its transition density."""
 
 import dataclasses
 import platform
+import time
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -27,7 +28,9 @@ from .training.build import (
 )
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
+from .training.explosion import explodes
 from .training.loop import TimeLoop
+from .training.memory import memory_text, predicted_memory, require_memory
 from .training.progress import Progress, progress_for
 from .training.settings import sampled, settings_for, sized
 from .training.status import Status
@@ -60,6 +63,7 @@ def learn(
     start_time: float | AbstractLaw = 0.0,
     progress: bool | Callable[[float], Progress] = False,
     certify: bool = True,
+    memory_limit: float | None = None,
     **settings: object,
 ) -> TransitionDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
@@ -78,7 +82,10 @@ def learn(
     - `start_time`: the time $s$, for coefficients that depend on time, or a law of it. With a law,
         queries take the time.
     - `progress`: show how far the training is.
-    - `certify`: compute, at the end, the certificate that files carry with them.
+    - `certify`: compute, at the end, the certificate that files carry with them; not if the end
+        is `max_seconds`.
+    - `memory_limit`: gigabytes that the training may take, by prediction; all that there are, by
+        default. One that would take more is refused.
     - `settings`: fields of `diracflow.Settings` that replace those of the preset.
 
     **Returns:**
@@ -87,8 +94,11 @@ def learn(
     says so and the density reaches as far as its `horizon`; if numerics do, `TrainingFailed` is
     raised with it.
     """
+    called = time.monotonic()
     chosen = settings_for(preset, **settings)
     horizon = _positive("horizon", horizon)
+    if memory_limit is not None:
+        memory_limit = _positive("memory_limit", memory_limit)
     times = start_time if isinstance(start_time, AbstractLaw) else None
     began = None if isinstance(start_time, AbstractLaw) else _real("start_time", start_time)
     if not isinstance(sde, SDE):
@@ -114,16 +124,21 @@ def learn(
         flow_key, draw_key = jr.split(key)
         ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
         chosen = sampled(chosen, len(ansatz.theta))
+        memory = predicted_memory(chosen, len(ansatz.theta), sde.dim)
+        require_memory(memory, memory_limit, chosen, len(ansatz.theta))
         why_source = source_reason(chosen.source, ansatz.source, degenerate)
         # A file holds the source that was taken, not the rule that took it.
         chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-        run = (law, horizon, chosen, draw_key)
+        run = (law, horizon, chosen, draw_key, called)
         loop: TimeLoop = ExplicitLoop(ansatz, *run)
         if isinstance(ansatz, StandardisedAnsatz):
             loop = SwitchingLoop(ansatz, *run)
         make_progress = progress if callable(progress) else lambda h: progress_for(h, progress)
         with make_progress(horizon) as display:
+            display.announce(memory_text(memory, chosen, len(ansatz.theta)))
             status = loop.run(display.update)
+            if status.failed and explodes(chart.equation(), law, began, horizon):
+                status = Status.EXPLODING
             display.finish(status)
     facts = Facts(
         settings=chosen,
@@ -136,9 +151,10 @@ def learn(
         why_source=why_source,
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
         boundaries=ends,
+        memory=memory,
     )
     density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart)
-    if certify and density.horizon > 0:
+    if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
         density = density.with_facts(certificate=certificate_table(density, key))
     return _delivered(density)
 

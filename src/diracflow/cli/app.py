@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from . import use_commands
-from .options import Changes, Equation, Json, ModelFile, Preset, Seed
+from .options import Changes, Equation, Json, Memory, ModelFile, Preset, Seed, Threads
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -44,15 +44,18 @@ def run(
     seed: Seed = 0,
     starts: Annotated[int, typer.Option(help="Starts over which errors are averaged.")] = 64,
     settings: Changes = None,
+    threads: Threads = None,
+    memory_limit: Memory = None,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, check it against the exact density if known, draw the figures."""
     changes = dict(_setting(text) for text in settings or [])
+    _limit(threads)
     from .run import run_model
 
-    report = run_model(
-        model, preset, out or Path("runs") / model, seed, starts, changes, quiet=as_json
-    )
+    out = out or Path("runs") / model
+    limits: dict[str, Any] = {"quiet": as_json, "memory_limit": memory_limit}
+    report = run_model(model, preset, out, seed, starts, changes, **limits)
     if as_json:
         print(json.dumps(report))
     if report["failed"]:
@@ -95,14 +98,18 @@ def learn(
     preset: Preset = "accurate",
     seed: Seed = 0,
     settings: Changes = None,
+    threads: Threads = None,
+    memory_limit: Memory = None,
     as_json: Json = False,
 ) -> None:
     """Learn an SDE of your own."""
+    _limit(threads)
     from .learn import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
     laws = (starts, params, start_time)
-    report = learn_file(target, out, laws, horizon, preset, seed, changes, quiet=as_json)
+    limits: dict[str, Any] = {"quiet": as_json, "memory_limit": memory_limit}
+    report = learn_file(target, out, laws, horizon, preset, seed, changes, **limits)
     if as_json:
         print(json.dumps(report))
     else:
@@ -148,6 +155,14 @@ def main() -> None:
 def _fail(message: str, code: int) -> None:
     print(f"diracflow: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+def _limit(threads: int | None) -> None:
+    """Obey `--threads`, before anything is computed."""
+    if threads is not None:
+        from ..training.threads import limit_threads
+
+        limit_threads(threads)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -23,6 +23,7 @@ def learn_file(
     changes: dict[str, Any],
     *,
     quiet: bool,
+    memory_limit: float | None = None,
 ) -> dict[str, Any]:
     """Everything `diracflow learn` does; returns what it says.
 
@@ -33,7 +34,9 @@ def learn_file(
     sde = found.sde if isinstance(found, Model) else found
     law, until = _law(found, laws[0]), _horizon(found, horizon)
     began = time.monotonic()
-    settings = {"preset": preset, "progress": not quiet, **changes, **_others(found, *laws[1:])}
+    settings: dict[str, Any] = {"preset": preset, "progress": not quiet}
+    settings["memory_limit"] = memory_limit
+    settings |= {**changes, **_others(found, *laws[1:])}
     try:
         density = learn(sde, law, until, key=jr.key(seed), **settings)
     except TrainingFailed as failure:

@@ -28,6 +28,7 @@ def run_model(
     changes: dict[str, Any],
     *,
     quiet: bool = False,
+    memory_limit: float | None = None,
 ) -> dict[str, Any]:
     """Everything `diracflow run` does; returns the report it also writes."""
     prepare_jax()
@@ -40,7 +41,8 @@ def run_model(
     say = (lambda text: None) if quiet else print
     say(f"Learning {name} (preset {preset}) up to t = {problem.horizon:g}.")
     began = time.monotonic()
-    density = _learned(problem, preset, seed, changes, not quiet)
+    limited = {**changes, "memory_limit": memory_limit}
+    density = _learned(problem, preset, seed, limited, not quiet)
     learned_in = time.monotonic() - began
     # What a failed training reached must not take the place of an earlier model.
     file = "partial.dflow" if density.status.failed else "model.dflow"

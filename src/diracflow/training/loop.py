@@ -49,6 +49,7 @@ class TimeLoop(abc.ABC):
         horizon: float,
         settings: Settings,
         key: PRNGKeyArray,
+        began: float | None = None,
     ):
         self.ansatz, self.starts, self.settings, self.key = ansatz, starts, settings, key
         self.end = float(np.sqrt(horizon))
@@ -65,7 +66,8 @@ class TimeLoop(abc.ABC):
         self.last: list[Parameters] = []
         self.history: list[Record] = []
         self._bound = 0.0
-        self._began = time.monotonic()
+        # Preparations count as time, too.
+        self._began = time.monotonic() if began is None else began
 
     @abc.abstractmethod
     def advance(self) -> Status:
@@ -76,7 +78,7 @@ class TimeLoop(abc.ABC):
         while self.clock < self.end:
             if len(self.history) >= self.settings.max_steps:
                 return Status.STEP_LIMIT
-            if self.seconds() >= self.settings.max_seconds:
+            if self.late():
                 return Status.TIME_LIMIT
             status = self.advance()
             if status is not Status.FINISHED:
@@ -109,8 +111,12 @@ class TimeLoop(abc.ABC):
         return Trajectory(np.array(self.clocks), np.stack(self.thetas), first, last)
 
     def seconds(self) -> float:
-        """Wall time since the loop was made."""
+        """Wall time since the training began."""
         return time.monotonic() - self._began
+
+    def late(self) -> bool:
+        """Whether the time that was granted is over; asked before every attempt at a step."""
+        return self.seconds() >= self.settings.max_seconds
 
     def share(self, length: float) -> float:
         """Error allowed in a step of some length."""

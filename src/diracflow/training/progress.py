@@ -30,6 +30,9 @@ class Progress:
     def __exit__(self, *exception: object) -> None:
         """Silent progress has nothing to close."""
 
+    def announce(self, text: str) -> None:
+        """Called before training, with what it will take; silent progress keeps it to itself."""
+
     def update(self, record: Record) -> None:
         """Called after every accepted step."""
         self.steps += 1
@@ -67,6 +70,9 @@ class PlainProgress(Progress):
         self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))
         self._next = 0.0
 
+    def announce(self, text: str) -> None:
+        self._write(text)
+
     def _show(self, record: Record) -> None:
         if record.seconds >= self._next or record.time >= self.horizon:
             self._write(self._line(record))
@@ -91,6 +97,9 @@ class LiveProgress(Progress):
 
     def __exit__(self, *exception: object) -> None:
         self._status.stop()
+
+    def announce(self, text: str) -> None:
+        self._status.console.print(text, highlight=False)
 
     def _show(self, record: Record) -> None:
         self._status.update(self._line(record))
