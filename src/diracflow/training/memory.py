@@ -17,9 +17,9 @@ _BYTES = 8
 # Tables of N rows and M columns at once, and matrices of M rows and M columns.
 _TABLES, _MATRICES = 12, 10
 # Python, JAX, its compiler and the compiled code.
-_PROGRAM = 600e6
-# Points that are worked on together, and numbers that each holds for each parameter.
-_TOGETHER, _PER_PARAMETER = 512, 12
+_PROGRAM = 800e6
+# Points that are worked on together, and numbers that each holds for each parameter and derivative.
+_TOGETHER, _PER_PARAMETER = 512, 40
 # Where control groups of Linux, new and old, state their limits.
 _LIMITS = (
     "/sys/fs/cgroup/memory.max",
@@ -30,7 +30,7 @@ _LIMITS = (
 def predicted_memory(settings: Settings, parameters: int, dim: int) -> float:
     """Bytes that a process takes at its peak, if it does nothing else than one training.
 
-    `settings` must be sized and sampled. Within a factor of two; see `docs/failures.md`.
+    `settings` must be sized and sampled. An estimate; see `docs/failures.md` for how good it was.
     """
     samples = settings.samples
     assert samples is not None  # settled with the number of parameters
