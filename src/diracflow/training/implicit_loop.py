@@ -86,8 +86,6 @@ class ImplicitLoop(TimeLoop):
                 self._record(length, error, (forcing, 0.0), rejected)
                 return Status.FINISHED
             rejected += 1
-            if self.late():
-                return Status.TIME_LIMIT
             self.length, equation, new = self.length / 2, half_equation, half
         return diagnosis(self.history) if np.isfinite(error) else Status.NOT_FINITE
 

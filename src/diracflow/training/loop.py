@@ -78,7 +78,7 @@ class TimeLoop(abc.ABC):
         while self.clock < self.end:
             if len(self.history) >= self.settings.max_steps:
                 return Status.STEP_LIMIT
-            if self.late():
+            if self.history and self.late():  # before the first step there is nothing to keep
                 return Status.TIME_LIMIT
             status = self.advance()
             if status is not Status.FINISHED:
