@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-slow lint types experiments clean
+.PHONY: install demo test test-slow test-newest lint types experiments clean
 
 install: $(STAMP)
 
@@ -25,6 +25,22 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
+# The other end of the versions: the newest Python that runs here, with the newest that the registry
+# gives of everything. A part of the tests that touches every package we import.
+NEWEST ?= $(shell .ci/newest-python)
+NEWEST_TESTS := $(addprefix tests/,problem/test_sde.py problem/test_laws.py training/test_step.py \
+	density/test_files.py uses/test_numpyro_law.py view/test_lines.py training/test_settings.py)
+
+test-newest: .venv-newest/installed
+	.venv-newest/bin/python -m pytest -n 2 --dist loadfile $(NEWEST_TESTS)
+
+.venv-newest/installed: pyproject.toml
+	@test -n "$(NEWEST)" || { echo "No Python after 3.11 runs here; name one with NEWEST=." >&2; exit 1; }
+	$(NEWEST) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
+		-e '.[view,infer]' pytest pytest-timeout pytest-xdist
+	touch $@
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,4 +54,4 @@ experiments: $(STAMP)
 	$(BIN)/python experiments/sheared.py
 
 clean:
-	rm -rf .venv runs dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newest runs dist .pytest_cache .mypy_cache .ruff_cache

@@ -51,6 +51,7 @@ _PUBLIC = {
     "CheckpointError": ".checkpoint.errors",
     "CheckpointWarning": ".checkpoint.errors",
     "TrainingTerminated": ".checkpoint.termination",
+    "limit_threads": ".training.threads",
     "TransitionDensity": ".density.transition",
     "OutsideWarning": ".density.guard",
     "ModelFileError": ".density.files",

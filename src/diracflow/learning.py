@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import time
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -33,8 +34,10 @@ from .training.build import (
 )
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
+from .training.explosion import explodes
 from .training.history import Record
 from .training.loop import TimeLoop
+from .training.memory import memory_text, predicted_memory, require_memory
 from .training.progress import Progress, progress_for
 from .training.settings import Settings, sampled, settings_for, sized
 from .training.status import Status
@@ -68,6 +71,7 @@ def learn(
     progress: bool | Callable[[float], Progress] = False,
     certify: bool = True,
     checkpoint: str | os.PathLike | None = None,
+    memory_limit: float | None = None,
     **settings: object,
 ) -> TransitionDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
@@ -86,9 +90,12 @@ def learn(
     - `start_time`: the time $s$, for coefficients that depend on time, or a law of it. With a law,
         queries take the time.
     - `progress`: show how far the training is.
-    - `certify`: compute, at the end, the certificate that files carry with them.
+    - `certify`: compute, at the end, the certificate that files carry with them; not if the end
+        is `max_seconds`.
     - `checkpoint`: a directory in which the training is kept while it runs. If it keeps one of the
         same run already, that is gone on with, to the same bits; see the page "Resume a training".
+    - `memory_limit`: gigabytes that the training may take, by prediction; all that there are, by
+        default. One that would take more is refused.
     - `settings`: fields of `diracflow.Settings` that replace those of the preset.
 
     **Returns:**
@@ -97,11 +104,14 @@ def learn(
     says so and the density reaches as far as its `horizon`; if numerics do, `TrainingFailed` is
     raised with it.
     """
+    called = time.monotonic()
     chosen = settings_for(preset, **settings)
     checked_flag("certify", certify)
     if not callable(progress):
         checked_flag("progress", progress)
     horizon = _positive("horizon", horizon)
+    if memory_limit is not None:
+        memory_limit = _positive("memory_limit", memory_limit)
     times = start_time if isinstance(start_time, AbstractLaw) else None
     began = None if isinstance(start_time, AbstractLaw) else _real("start_time", start_time)
     if not isinstance(sde, SDE):
@@ -129,13 +139,17 @@ def learn(
             flow_key, draw_key = jr.split(key)
             ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
             chosen = sampled(chosen, len(ansatz.theta))
+            memory = predicted_memory(chosen, len(ansatz.theta), sde.dim)
+            require_memory(memory, memory_limit, chosen, len(ansatz.theta))
             why_source = source_reason(chosen.source, ansatz.source, degenerate)
             # A file holds the source that was taken, not the rule that took it.
             chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-            loop = _loop(ansatz, law, horizon, chosen, draw_key)
+            loop = _loop(ansatz, law, horizon, chosen, draw_key, called)
             run = (sde, laws, began, horizon, preset, chosen, key)
             keeper.resume(functools.partial(identity, *run), loop)
-            status = _run(loop, keeper, horizon, progress)
+            text = memory_text(memory, chosen, len(ansatz.theta))
+            judge = functools.partial(explodes, chart.equation(), law, began, horizon)
+            status = _run(loop, keeper, horizon, progress, text, judge)
         facts = Facts(
             settings=chosen,
             preset=preset,
@@ -147,9 +161,10 @@ def learn(
             why_source=why_source,
             key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
             boundaries=ends,
+            memory=memory,
         )
         density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart)
-        if certify and density.horizon > 0:
+        if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
             table = keeper.certificate or certificate_table(density, key)
             keeper.finish(table)
             density = density.with_facts(certificate=table)
@@ -157,15 +172,25 @@ def learn(
 
 
 def _loop(
-    ansatz: AbstractAnsatz, law: AbstractLaw, horizon: float, chosen: Settings, key: PRNGKeyArray
+    ansatz: AbstractAnsatz,
+    law: AbstractLaw,
+    horizon: float,
+    chosen: Settings,
+    key: PRNGKeyArray,
+    called: float,
 ) -> TimeLoop:
     if isinstance(ansatz, StandardisedAnsatz):
-        return SwitchingLoop(ansatz, law, horizon, chosen, key)
-    return ExplicitLoop(ansatz, law, horizon, chosen, key)
+        return SwitchingLoop(ansatz, law, horizon, chosen, key, called)
+    return ExplicitLoop(ansatz, law, horizon, chosen, key, called)
 
 
 def _run(
-    loop: TimeLoop, keeper: NoKeeper, horizon: float, progress: bool | Callable[[float], Progress]
+    loop: TimeLoop,
+    keeper: NoKeeper,
+    horizon: float,
+    progress: bool | Callable[[float], Progress],
+    announcement: str,
+    explodes: Callable[[], bool],
 ) -> Status:
     """Run a loop to its end, keeping what it does and showing it."""
     make = progress if callable(progress) else lambda h: progress_for(h, progress)
@@ -175,8 +200,11 @@ def _run(
             keeper.step(loop)
             display.update(record)
 
+        display.announce(announcement)
         display.resume(loop.history)
         status = loop.run(report)
+        if status.failed and explodes():
+            status = Status.EXPLODING
         display.finish(status)
     return status
 

@@ -10,7 +10,18 @@ import typer
 
 from . import use_commands
 from .exits import Exit, exit_of, message_of
-from .options import Changes, Checkpoint, Equation, Json, ModelFile, Preset, Resume, Seed
+from .options import (
+    Changes,
+    Checkpoint,
+    Equation,
+    Json,
+    Memory,
+    ModelFile,
+    Preset,
+    Resume,
+    Seed,
+    Threads,
+)
 from .stopping import checked_checkpoint
 from .streams import (
     close_pipe,
@@ -61,17 +72,21 @@ def run(
     settings: Changes = None,
     checkpoint: Checkpoint = None,
     resume: Resume = False,
+    threads: Threads = None,
+    memory_limit: Memory = None,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, check it against the exact density if known, draw the figures."""
     changes = dict(_setting(text) for text in settings or [])
     checked_checkpoint(checkpoint, resume)
+    _limit(threads)
     from .run import run_model
 
     found = run_model(
         *(model, preset, out or Path("runs") / model, seed, starts, changes),
         quiet=as_json,
         checkpoint=checkpoint,
+        memory_limit=memory_limit,
     )
     if as_json:
         _emit_json(found)
@@ -122,16 +137,22 @@ def learn(
     settings: Changes = None,
     checkpoint: Checkpoint = None,
     resume: Resume = False,
+    threads: Threads = None,
+    memory_limit: Memory = None,
     as_json: Json = False,
 ) -> None:
     """Learn an SDE of your own."""
     checked_checkpoint(checkpoint, resume)
+    _limit(threads)
     from .learn import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
     laws = (starts, params, start_time)
     found = learn_file(
-        *(target, out, laws, horizon, preset, seed, changes), quiet=as_json, checkpoint=checkpoint
+        *(target, out, laws, horizon, preset, seed, changes),
+        quiet=as_json,
+        checkpoint=checkpoint,
+        memory_limit=memory_limit,
     )
     if as_json:
         _emit_json(found)
@@ -227,6 +248,14 @@ def _emit_json(found: dict[str, Any]) -> None:
     from .tables import as_json
 
     emit(as_json(found))
+
+
+def _limit(threads: int | None) -> None:
+    """Obey `--threads`, before anything is computed."""
+    if threads is not None:
+        from ..training.threads import limit_threads
+
+        limit_threads(threads)
 
 
 def _setting(text: str) -> tuple[str, Any]:

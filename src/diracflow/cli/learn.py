@@ -27,6 +27,7 @@ def learn_file(
     *,
     quiet: bool,
     checkpoint: Path | None = None,
+    memory_limit: float | None = None,
 ) -> dict[str, Any]:
     """Everything `diracflow learn` does; returns what it says.
 
@@ -41,7 +42,9 @@ def learn_file(
     law, until = _law(found, laws[0]), _horizon(found, horizon)
     out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before training
     began = time.monotonic()
-    settings = {"preset": preset, "progress": not quiet, **changes, **_others(found, *laws[1:])}
+    settings: dict[str, Any] = {"preset": preset, "progress": not quiet}
+    settings["memory_limit"] = memory_limit
+    settings |= {**changes, **_others(found, *laws[1:])}
     try:
         with stoppable(checkpoint):
             density = learn(sde, law, until, key=jr.key(seed), checkpoint=checkpoint, **settings)

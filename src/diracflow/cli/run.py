@@ -33,6 +33,7 @@ def run_model(
     *,
     quiet: bool = False,
     checkpoint: Path | None = None,
+    memory_limit: float | None = None,
 ) -> dict[str, Any]:
     """Everything `diracflow run` does; returns the report it also writes."""
     prepare_jax()
@@ -47,10 +48,14 @@ def run_model(
     result_line = (lambda text: None) if quiet else emit
     say(f"Learning {name} (preset {preset}) up to t = {problem.horizon:g}.")
     began = time.monotonic()
+    options = {
+        **changes,
+        "progress": not quiet,
+        "checkpoint": checkpoint,
+        "memory_limit": memory_limit,
+    }
     with stoppable(checkpoint):
-        density = _learned(
-            problem, preset, seed, {**changes, "progress": not quiet, "checkpoint": checkpoint}
-        )
+        density = _learned(problem, preset, seed, options)
     learned_in = time.monotonic() - began
     # What a failed training reached must not take the place of an earlier model.
     file = "partial.dflow" if density.status.failed else "model.dflow"

@@ -48,6 +48,7 @@ class Facts:
     certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
     errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
     boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
+    memory: float = 0.0  # bytes that the training was predicted to take; files do not hold it
 
 
 class TransitionDensity(AbstractTransitionDensity):

@@ -51,12 +51,12 @@ def linear_step(
     return jax.lax.fori_loop(0, doublings, double, LinearStep(a @ integral, integral, added))
 
 
-def mean_exponential(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
+def mean_exponential(a: Float[Array, "d d"], doublings: int = _DOUBLINGS) -> Float[Array, "d d"]:
     r"""$\int_0^1 e^{as}ds$."""
-    small = a / 2**_DOUBLINGS
+    small = a / 2**doublings
     integral = _integral(small)
     start = (small @ integral, integral)
-    return jax.lax.fori_loop(0, _DOUBLINGS, lambda _, pair: _doubled(*pair), start)[1]
+    return jax.lax.fori_loop(0, doublings, lambda _, pair: _doubled(*pair), start)[1]
 
 
 def _integral(a: Float[Array, "d d"]) -> Float[Array, "d d"]:

@@ -25,7 +25,7 @@ from ..problem.linear_step import mean_exponential
 from ..problem.moving_frame import Frame
 from ..problem.sde import SDE
 from ..problem.small_matrices import cholesky
-from .ensemble import Ensemble, nodes
+from .ensemble import Ensemble, doublings, nodes
 from .gaussian import AbstractGaussianSource
 
 _STEPS = 16
@@ -86,5 +86,6 @@ class ClosureSource(AbstractGaussianSource):
         # down a steep wall would land on the other side.
         excess = jnp.sum((jnp.mean(turned, axis=0) - slopes @ along) ** 2) * length**2
         size = jnp.sum(along**2)
+        twice = doublings(self.ensemble.stiffness, _STEPS)
         damping = jnp.sqrt(1 + excess / jnp.where(size > 0, size, 1.0))
-        return mean + length * mean_exponential(slopes * length) @ along / damping
+        return mean + length * mean_exponential(slopes * length, twice) @ along / damping

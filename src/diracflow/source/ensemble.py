@@ -25,6 +25,13 @@ from ..problem.sde import SDE
 _KNOTS = 2048
 # Expansion counts as far as it exceeds so many times the spread of the slopes.
 _SPREADS = 3.0
+# An ensemble so many times as wide, or as far away, as its starts and the noise of the horizon are
+# has exploded. Larger values would spoil splines far from where they stand.
+_VAST = 1e12
+# Size of an exponent above which a step is halved: exponentials of larger ones overflow.
+_LONG = 30.0
+# Exponent that a source's series takes at once; see `Ensemble.doublings`.
+_SHORT, _LEAST_DOUBLINGS, _MOST_DOUBLINGS = 0.19, 7, 40
 
 
 class Spline(eqx.Module):
@@ -58,7 +65,8 @@ class Ensemble(eqx.Module):
     - `bending`: the size of the drift's slopes, integrated over time: what a drift does to the
       shape of an ensemble;
     - `turning`: how far slopes at different states differ, integrated over time: none where the
-      drift is linear.
+      drift is linear;
+    - `stiffness`: the largest of the slopes, times the horizon.
     """
 
     slopes: Spline
@@ -68,6 +76,17 @@ class Ensemble(eqx.Module):
     nodes: Float[np.ndarray, "n d"]
     bending: float = eqx.field(static=True)
     turning: float = eqx.field(static=True)
+    stiffness: float = eqx.field(static=True, default=0.0)
+
+
+def doublings(stiffness: float, steps: int) -> int:
+    """Halvings after which a series holds for the longest of some steps, equal in the clock.
+
+    `stiffness` is the product of slopes and horizon.
+    """
+    longest = stiffness * (1 - (1 - 1 / steps) ** 2)
+    needed = np.ceil(np.log2(max(longest / _SHORT, 1.0)))
+    return int(np.clip(needed, _LEAST_DOUBLINGS, _MOST_DOUBLINGS))
 
 
 def ensemble(
@@ -106,9 +125,17 @@ def _integrated(
             f'start law, {mean}. Narrow the law, or use `source="euler"`.'
         )
     noise0 = np.asarray(known[2])
+    if not _definite(noise0):
+        raise ValueError(
+            "The noise vanishes at one standard deviation around the mean of the start law, or is "
+            f"too small for float64: the mean of its covariance is {noise0.tolist()}. Measure "
+            'states in other units, narrow the law, or use `source="euler"`.'
+        )
     unit = np.linalg.inv(np.linalg.cholesky(noise0))
     spread, memory, bending, turning = np.zeros((dim, dim)), 0.0, 0.0, 0.0
     slopes, widening, memories = [], [np.eye(dim)], [memory]
+    vast = _VAST * np.sqrt(np.trace(covariance) + np.trace(noise0) * horizon)
+    first, exploded = mean, False
     for start, end in zip(knots[:-1] ** 2, knots[1:] ** 2, strict=True):
         factor = np.linalg.cholesky(covariance)
         new = averages((start + end) / 2, mean, factor)
@@ -119,12 +146,18 @@ def _integrated(
         turning += float(doubt) * (end - start)
         slope = _without_doubtful_expansion(slope, float(doubt))
         step = _Step(slope, noise, end - start)
-        mean, covariance = step.mean(mean, drift), step.covariance(covariance)
-        spread = step.covariance(spread)
+        moved = step.mean(mean, drift), step.covariance(covariance), step.covariance(spread)
+        # Where paths explode, or noise is lost, training will say so, too.
+        exploded = exploded or not _regular(*moved[1:], moved[0] - first, vast)
+        if exploded:
+            slope = np.zeros_like(slope)
+            widening.append(widening[-1])
+        else:
+            mean, covariance, spread = moved
+            widening.append(np.linalg.cholesky(spread) @ unit / np.sqrt(end))
         memory += 2 * np.trace(slope) / dim * (end - start)
         slopes.append(slope)
         memories.append(memory)
-        widening.append(np.linalg.cholesky(spread) @ unit / np.sqrt(end))
     middle = np.sqrt((knots[:-1] ** 2 + knots[1:] ** 2) / 2)
     at_knots = CubicSpline(middle, np.stack(slopes))(knots)
     memories = np.exp(np.minimum(np.array(memories), 0.0))
@@ -136,7 +169,23 @@ def _integrated(
         nodes=start_nodes,
         bending=float(bending),
         turning=float(turning),
+        stiffness=float(np.max(np.linalg.norm(slopes, axis=(1, 2)))) * horizon,
     )
+
+
+def _regular(covariance: np.ndarray, spread: np.ndarray, way: np.ndarray, vast: float) -> bool:
+    """Whether an ensemble has neither left for infinity nor collapsed."""
+    if not _finite((covariance, spread, way)):
+        return False
+    sizes = np.sqrt(np.trace(covariance)), np.sqrt(np.trace(spread)), np.linalg.norm(way)
+    return max(map(float, sizes)) <= vast and _definite(covariance) and _definite(spread)
+
+
+def _definite(matrix: np.ndarray) -> bool:
+    try:
+        return bool(np.all(np.isfinite(np.linalg.cholesky(matrix))))
+    except np.linalg.LinAlgError:
+        return False
 
 
 def _averages(sde: SDE, start_time: float | None, tails: Float[np.ndarray, "n k"]) -> Callable:
@@ -192,19 +241,32 @@ class _Step:
     r"""The linear equations $m' = A(m - m_0) + b$, $C' = AC + CA^\top + S$ over one step."""
 
     def __init__(self, slope: np.ndarray, noise: np.ndarray, length: float):
-        dim = len(slope)
-        self.length = length
+        dim, size = len(slope), float(np.linalg.norm(slope)) * length
+        # Beside what decays, the block below holds what grows: over a long step it overflows.
+        halvings = int(np.clip(np.ceil(np.log2(max(size / _LONG, 1.0))), 0, _MOST_DOUBLINGS))
+        short = length / 2**halvings
+        if not size < _LONG * 2.0**_MOST_DOUBLINGS:
+            # Looked for by who takes the step.
+            self.transfer = self.noise = self.integral = np.full((dim, dim), np.nan)
+            return
         # Van Loan: one exponential of a block matrix holds the integral of the noise.
-        block = np.block([[slope, noise], [np.zeros((dim, dim)), -slope.T]]) * length
+        block = np.block([[slope, noise], [np.zeros((dim, dim)), -slope.T]]) * short
         whole = expm(block)
         self.transfer = whole[:dim, :dim]
         self.noise = whole[:dim, dim:] @ self.transfer.T
-        plain = np.block([[slope, np.eye(dim)], [np.zeros((dim, 2 * dim))]]) * length
+        plain = np.block([[slope, np.eye(dim)], [np.zeros((dim, 2 * dim))]]) * short
         self.integral = expm(plain)[:dim, dim:]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(halvings):
+                self.noise = self.noise + self.transfer @ self.noise @ self.transfer.T
+                self.integral = self.integral + self.transfer @ self.integral
+                self.transfer = self.transfer @ self.transfer
 
     def mean(self, mean: np.ndarray, drift: np.ndarray) -> np.ndarray:
-        return mean + self.integral @ drift
+        with np.errstate(over="ignore", invalid="ignore"):
+            return mean + self.integral @ drift
 
     def covariance(self, covariance: np.ndarray) -> np.ndarray:
-        new = self.transfer @ covariance @ self.transfer.T + self.noise
-        return (new + new.T) / 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            new = self.transfer @ covariance @ self.transfer.T + self.noise
+            return (new + new.T) / 2

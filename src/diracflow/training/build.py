@@ -46,7 +46,7 @@ def build_ansatz(
     affine, context = settings.flow == "affine", starts.dim or sde.dim
     draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, context)))
     mean, covariance = draws.mean(axis=0), np.cov(draws.T).reshape(context, context)
-    name = settings.source
+    whitening, name = _whitening(covariance), settings.source
     if name == "auto" and is_degenerate(sde, starts, start_time):
         name = "moments"
     source = _source(sde, draws, start_time, horizon, name)
@@ -60,7 +60,21 @@ def build_ansatz(
     )
     if affine:
         return RawAnsatz(source, flow)
-    return StandardisedAnsatz(source, flow, mean, np.linalg.inv(np.linalg.cholesky(covariance)))
+    return StandardisedAnsatz(source, flow, mean, whitening)
+
+
+def _whitening(covariance: np.ndarray) -> np.ndarray:
+    try:
+        whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        whitening = np.full_like(covariance, np.nan)
+    if not np.all(np.isfinite(whitening)):
+        raise ValueError(
+            "The start law, parameters and start times included, is too narrow, or too wide, for "
+            f"float64: the variances of its draws are {np.diag(covariance).tolist()}. Measure "
+            "states in other units, or take a start law that varies in every component."
+        )
+    return whitening
 
 
 def _source(

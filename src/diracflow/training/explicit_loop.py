@@ -44,6 +44,8 @@ class ExplicitLoop(TimeLoop):
             self.length = min(shorter, 0.7 * length)
             if self.length < SMALLEST * self.end:
                 return diagnosis(self.history) if finite else Status.NOT_FINITE
+            if self.late():
+                return Status.TIME_LIMIT
 
     def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
         """Move to the end of a step and prepare the next."""

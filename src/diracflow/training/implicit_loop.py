@@ -119,6 +119,8 @@ class ImplicitLoop(TimeLoop):
             else:
                 self.length = min(self._following_length(attempt, length), 0.7 * length)
             rejected += 1
+            if self.late():
+                return Status.TIME_LIMIT
         ahead = jnp.asarray(self.clock + 2 * self.length)
         _, _, size = values_at(self.ansatz, theta, ahead, points)
         return diagnosis(self.history) if np.isfinite(float(size)) else Status.NOT_FINITE
@@ -156,7 +158,7 @@ class ImplicitLoop(TimeLoop):
                     change=float(root_mean_square(stages.log_ratio - start[1])),
                     detour=self._detour(equation, stages, start[1], points, length),
                 )
-            if not self.regularisation.lift():
+            if self.late() or not self.regularisation.lift():
                 return None
 
     def _iteration(self, equation: tuple[System, Factor], points: Points) -> Iteration:

@@ -53,6 +53,7 @@ class TimeLoop(abc.ABC):
         horizon: float,
         settings: Settings,
         key: PRNGKeyArray,
+        began: float | None = None,
     ):
         self.ansatz, self.starts, self.settings, self.key = ansatz, starts, settings, key
         self.end = float(np.sqrt(horizon))
@@ -69,7 +70,8 @@ class TimeLoop(abc.ABC):
         self.last: list[Parameters] = []
         self.history: list[Record] = []
         self.bound = 0.0
-        self._began = time.monotonic()
+        # Preparations count as time, too.
+        self._began = time.monotonic() if began is None else began
 
     @abc.abstractmethod
     def advance(self) -> Status:
@@ -85,7 +87,7 @@ class TimeLoop(abc.ABC):
                 return Status.FINISHED
             if len(self.history) >= self.settings.max_steps:
                 return Status.STEP_LIMIT
-            if self.seconds() >= self.settings.max_seconds:
+            if self.history and self.late():  # before the first step there is nothing to keep
                 return Status.TIME_LIMIT
             status = self.advance()
             if status is not Status.FINISHED:
@@ -145,6 +147,10 @@ class TimeLoop(abc.ABC):
     def seconds(self) -> float:
         """Wall time since the loop was made, and that of the run which it resumes."""
         return time.monotonic() - self._began
+
+    def late(self) -> bool:
+        """Whether the time that was granted is over; asked before every attempt at a step."""
+        return self.seconds() >= self.settings.max_seconds
 
     def share(self, length: float) -> float:
         """Error allowed in a step of some length."""

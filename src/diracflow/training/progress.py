@@ -38,6 +38,9 @@ class Progress:
         if history:
             self._show_resumed(history[-1])
 
+    def announce(self, text: str) -> None:
+        """Called before training, with what it will take; silent progress keeps it to itself."""
+
     def update(self, record: Record) -> None:
         """Called after every accepted step."""
         self.steps += 1
@@ -78,6 +81,9 @@ class PlainProgress(Progress):
         self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))
         self._next = 0.0
 
+    def announce(self, text: str) -> None:
+        self._write(text)
+
     def _show(self, record: Record) -> None:
         if record.seconds >= self._next or record.time >= self.horizon:
             self._write(self._line(record))
@@ -105,6 +111,9 @@ class LiveProgress(Progress):
 
     def __exit__(self, *exception: object) -> None:
         self._status.stop()
+
+    def announce(self, text: str) -> None:
+        self._status.console.print(text, highlight=False)
 
     def _show(self, record: Record) -> None:
         self._status.update(self._line(record))

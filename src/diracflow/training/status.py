@@ -12,6 +12,11 @@ class Status(enum.Enum):
         "drift and diffusion are finite and smooth where paths go, or train with more `samples` "
         "or a larger `regularisation`."
     )
+    EXPLODING = (
+        "Paths grow beyond all bounds before the horizon, from some of the starts at least, and "
+        "there is no density to follow. Shorten the `horizon`, narrow the start law, or give the "
+        "drift a bound."
+    )
     SOURCE_TOO_FAR = (
         "The source lies so far from the density that the flow cannot undo the difference within "
         'the tolerance. Use `source="closure"` if it was another, narrow the start law, or '
