@@ -53,7 +53,9 @@ class Container(NamedTuple):
 
 def packed(kind: str, header: str, arrays: Arrays) -> list[bytes | memoryview]:
     """The parts of a file, in order; `kind` is the name of the header."""
-    ordered = _ordered({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    # NumPy makes one axis of none, which a single number must not gain.
+    rows = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
+    ordered = _ordered(rows)
     checksum = digest(header, ordered)
     table: dict[str, Any] = {_METADATA: {kind: header, "sha256": checksum}}
     end = 0

@@ -68,7 +68,7 @@ def _whitening(covariance: np.ndarray) -> np.ndarray:
         whitening = np.linalg.inv(np.linalg.cholesky(covariance))
     except np.linalg.LinAlgError:
         whitening = np.full_like(covariance, np.nan)
-    if not np.all(np.isfinite(whitening)):
+    if not np.all(np.isfinite(whitening) & np.isfinite(covariance)):
         raise ValueError(
             "The start law, parameters and start times included, is too narrow, or too wide, for "
             f"float64: the variances of its draws are {np.diag(covariance).tolist()}. Measure "
