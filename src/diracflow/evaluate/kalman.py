@@ -55,7 +55,8 @@ def _moments(law: Normal) -> tuple[np.ndarray, np.ndarray]:
 def _predicted(
     density: ExactLinear, gap: float, mean: np.ndarray, covariance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    decay, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
+    change, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
+    decay = np.eye(len(change)) + change
     level = density.level
     return level + decay @ (mean - level), decay @ covariance @ decay.T + factor @ factor.T
 
