@@ -7,7 +7,7 @@ import pytest
 
 ROOMS = (
     *("problem", "source", "flow", "galerkin", "training", "certify", "density"),
-    *("learning", "uses", "evaluate", "view", "cli"),
+    *("learning", "uses", "evaluate", "view", "explore", "cli"),
 )
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "diracflow"
 
