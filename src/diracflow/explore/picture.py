@@ -17,7 +17,7 @@ LINE, PLANE = 401, 96
 # Draws shown as points; draws and bins of a marginal.
 CLOUD, DRAWS, BINS = 1024, 2**14, 40
 # The axes reach beyond these quantiles of the draws by this share of what lies between.
-_QUANTILES, _MARGIN = (0.005, 0.995), 0.2
+_QUANTILES, _MARGIN = (0.005, 0.995), 0.15
 
 
 class Picture(NamedTuple):
@@ -98,7 +98,7 @@ def _axes(density: TransitionDensity, query: Query, cloud: np.ndarray) -> np.nda
 
 def _axis(low: float, high: float, least: float, most: float) -> tuple[float, float]:
     """An interval around another that stays as it is while the other changes little."""
-    width = 2 ** (np.ceil(2 * np.log2(max(high - low, 1e-12))) / 2)
+    width = 2 ** (np.ceil(4 * np.log2(max(high - low, 1e-12))) / 4)
     step = width / 8
     middle = step * np.round((low + high) / 2 / step)
     half = width / 2 + step / 2  # the middle has been moved by half a step at most

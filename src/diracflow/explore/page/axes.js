@@ -64,7 +64,7 @@ export class Axes {
   }
 
   #across(pen, label) {
-    const { step, found } = ticks(...this.box[0], Math.max(2, this.width / 70));
+    const { step, found } = ticks(...this.box[0], Math.max(2, this.width / 55));
     pen.textAlign = "center";
     pen.textBaseline = "top";
     const foot = this.top + this.height;

@@ -14,7 +14,7 @@ export function label(model, i) {
 }
 
 export function subtitle(model) {
-  const parts = [`Density of ${model.dim === 1 ? "one component" : `${model.dim} components`}, learned up to t = ${model.horizon.toPrecision(4)}.`];
+  const parts = [`Density of ${model.dim === 1 ? "one component" : `${model.dim} components`}, learned up to t = ${Number(model.horizon.toPrecision(4))}.`];
   if (model.ended) parts.push(model.ended);
   return parts.join(" ");
 }

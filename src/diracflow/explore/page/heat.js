@@ -18,6 +18,8 @@ export function heat(canvas, box, labels, field, map, top, overlay) {
   axes.within(pen, () => overlay(pen, axes));
   axes.frame(pen, ...labels);
   bar(pen, axes, map, top);
+  // For whoever reads the picture by program.
+  Object.assign(canvas.dataset, { area, box: box.flat(), top });
   return axes;
 }
 

@@ -11,11 +11,12 @@ const QUIET = 200; // milliseconds without a move before a certificate is asked 
 let model, view, shown, bundle, certificate;
 let certified = null; // the start for which the certificate holds
 let timer = null;
+let refusal = ""; // what the server said against the last question
 const shows = []; // functions that show the state on the controls
 
 const pictures = new answers.Latest(answers.picture, (answer, query, stamp) => {
   shown = answer;
-  say("");
+  refusal = "";
   if (view.show.has("bridges") && !view.x1) {
     view.x1 = shown.mean.map((mean, i) => Number((mean + shown.deviation[i]).toPrecision(4)));
     refresh();
@@ -73,13 +74,16 @@ function change(update) {
 }
 
 function say(text) {
-  at("message").textContent = text;
-  at("message").hidden = !text;
-  at("figure").classList.toggle("outside", Boolean(text) || Boolean(shown?.outside));
+  refusal = text;
+  const words = text || (shown?.outside ? "Outside what was trained: the picture may be wrong." : "");
+  if (at("message").textContent !== words) at("message").textContent = words;
+  at("message").hidden = !words;
+  at("figure").classList.toggle("outside", Boolean(words));
 }
 
 function redraw() {
   if (!shown) return;
+  say(refusal);
   draw.panels(model, view, shown, bundle);
   at("caption").textContent = draw.caption(model, view, shown);
   trust();
@@ -91,9 +95,8 @@ function trust() {
     words.classList.toggle("warn", shown.outside);
     const share = (100 * shown.coverage).toPrecision(2);
     words.textContent = shown.outside
-      ? "Outside what was trained: fewer than one in 10 000 of the starts (and parameters) lie further out. The picture is grey; it may be wrong."
+      ? "Outside what was trained: fewer than one in 10 000 of the starts (and parameters) lie further out."
       : `Inside what was trained: ${share} % of the starts (and parameters) lie further out.`;
-    at("figure").classList.toggle("outside", shown.outside || !at("message").hidden);
     at("distance").textContent = shown.total_variation === null ? ""
       : `Total variation to the exact density, summed over the picture: ${shown.total_variation.toExponential(1)}.`;
   }
@@ -138,7 +141,7 @@ function choices() {
       }));
       shows.push(() => show(String(view.pair[side])));
     });
-    const kinds = [["section", "section through the mean of the others"], ["marginal", "marginal, by draws"]];
+    const kinds = [["section", "section at the mean"], ["marginal", "marginal of draws"]];
     const show = list(at("choices"), "kind", "as", kinds, (value) => change(() => { view.kind = value; }));
     shows.push(() => show(view.kind));
   }
