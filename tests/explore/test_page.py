@@ -42,6 +42,7 @@ def visit(chromium, server, monkeypatch):
 
     def open_at(view="", **options):
         context = chromium.new_context(viewport={"width": 1300, "height": 800}, **options)
+        context.set_default_timeout(60_000)  # a busy machine
         page = context.new_page()
         contexts.append(context)
         page.on("console", record)
@@ -57,9 +58,9 @@ def visit(chromium, server, monkeypatch):
     assert not troubles
 
 
-def drawn(page, text=""):
+def drawn(page, text="t="):
     """Wait until the picture of a query that holds `text` is shown."""
-    page.wait_for_selector(f'html[data-drawn*="{text}"]', state="attached", timeout=60_000)
+    page.wait_for_selector(f'html[data-drawn*="{text}"]', state="attached")
 
 
 def pixels(page, name="learned"):
