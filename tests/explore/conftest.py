@@ -26,7 +26,7 @@ def ask(server):
             headers["Host"] = host
         request = urllib.request.Request(server.url + path, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=120) as reply:
+            with urllib.request.urlopen(request, timeout=280) as reply:
                 return reply.status, reply.headers, reply.read()
         except urllib.error.HTTPError as error:
             return error.code, error.headers, error.read()

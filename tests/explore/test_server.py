@@ -75,7 +75,8 @@ def test_long_addresses_are_refused(ask):
 
 
 MISTAKES = {
-    "nothing": ("", "name=value"),
+    "nothing": ("", "`t` is missing"),
+    "not a query": ("picture", "name=value"),
     "beyond the horizon": ("t=0.4&x0=0,0", "(0, 0.3]"),
     "at the start": ("t=0&x0=0,0", "point mass"),
     "nan": ("t=nan&x0=0,0", "finite"),
