@@ -82,7 +82,7 @@ def _histogram(points: np.ndarray, box: np.ndarray) -> np.ndarray:
         low + width * (np.arange(BINS + 1) - 0.5)
         for (low, _), width in zip(box, widths, strict=True)
     ]
-    counts, *_ = np.histogram2d(*points.T, bins=edges)
+    counts, *_ = np.histogramdd(points, bins=edges)
     return counts / (len(points) * np.prod(widths))
 
 
