@@ -19,6 +19,7 @@ The rooms, in the order of the computation; each imports only from those above i
 - `evaluate`: error measures against exact densities, references where there are none: spectral
     grids, Kalman filter, marginals of Heston's model
 - `view`: figures
+- `explore`: a local page on which one looks at a density
 - `cli`: the command line
 """
 

@@ -28,7 +28,7 @@ def results() -> TextIO:
 
 def emit(text: str) -> None:
     """Print a result."""
-    print(text, file=results())
+    print(text, file=results(), flush=True)
 
 
 def talk(text: str) -> None:

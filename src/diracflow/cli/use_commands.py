@@ -171,7 +171,21 @@ def infer(
     print_posterior(model, data, prior, chains, draws, warmup, seed, out, figure, sde, as_json)
 
 
+def explore(
+    model: ModelFile,
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 8321,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
+    sde: Equation = None,
+) -> None:
+    """Look at a model in a browser: move time, start and parameters, and see the density."""
+    from .explore import explore_model
+
+    explore_model(model, port, browser, sde)
+
+
 def register(app: typer.Typer) -> None:
     """Make these functions commands of `app`."""
-    for command in (density, sample, bridge, loglik, filter, propagate, infer):
+    for command in (density, sample, bridge, loglik, filter, propagate, infer, explore):
         app.command()(apart(command))

@@ -1,0 +1,148 @@
+"""Answers to what the page asks of one density.
+
+A picture must never wait for a certificate or a bridge, which take longer: each kind has a lock of
+its own, within which one query is answered after another.
+"""
+
+import json
+import struct
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+
+from ..density.transition import TransitionDensity
+from ..problem.models import model
+from ..problem.transition import AbstractTransitionDensity
+from ..training.status import Status
+from ..uses.bridges import bridge
+from .controls import EARLIEST, controls
+from .picture import described, picture
+from .query import Query, read_query
+
+# Times of a certificate, evenly spread in the clock, and samples at each node of its integral.
+_TIMES, _SAMPLES = 16, 32
+# Certificates that are kept, one for each start.
+_KEPT = 64
+# Bridges: intervals, paths that are weighted, paths that are shown.
+_STEPS, _PATHS, _SHOWN = 60, 64, 12
+
+
+class Explorer:
+    """A density, its exact counterpart where known, and the answers already given."""
+
+    def __init__(
+        self,
+        density: TransitionDensity,
+        exact: AbstractTransitionDensity | None = None,
+        title: str = "",
+    ):
+        if density.horizon <= 0:
+            raise ValueError("Nothing was learned: the horizon of this density is zero.")
+        self.density, self.title = density, title
+        self.exact = exact_of(density) if exact is None else exact
+        self._locks = {name: threading.Lock() for name in ("picture", "certificate", "bridge")}
+        self._certificates: OrderedDict[tuple, dict[str, Any]] = OrderedDict()
+        self._controls = controls(density)
+
+    def model(self) -> dict[str, Any]:
+        """What the page needs to know once."""
+        density, status = self.density, self.density.status
+        ended = "" if status is Status.FINISHED else f"Training stopped early. {status.value}"
+        return {
+            "title": self.title,
+            "dim": density.dim,
+            "horizon": density.horizon,
+            "controls": self._controls,
+            "exact": self.exact is not None,
+            "status": status.name,
+            "ended": ended,
+        }
+
+    def picture(self, text: str) -> bytes:
+        """Fields and draws of one query, after a header that says how to read them."""
+        query = read_query(text, self.density)
+        with self._locks["picture"]:
+            # First, for it says most clearly what is wrong with a query.
+            validity = self._validity(query)
+            shown = picture(self.density, self.exact, query)
+        arrays = [shown.learned, shown.cloud, *([] if shown.exact is None else [shown.exact])]
+        return packed(described(shown) | validity, arrays)
+
+    def certificate(self, text: str) -> dict[str, Any]:
+        """The bound over all times from one start; `t` of the query does not matter."""
+        query = read_query(text, self.density)
+        self._validity(query)
+        with self._locks["certificate"]:
+            if query.start not in self._certificates:
+                self._certificates[query.start] = self._bounds(query)
+            self._certificates.move_to_end(query.start)
+            while len(self._certificates) > _KEPT:
+                self._certificates.popitem(last=False)
+            return self._certificates[query.start]
+
+    def bridge(self, text: str) -> bytes:
+        """Paths between the two ends of a query."""
+        query = read_query(text, self.density)
+        if query.x1 is None:
+            raise ValueError("The field `x1` is missing: bridges have two ends.")
+        with self._locks["bridge"]:
+            found = bridge(
+                *(jr.key(0), self.density, query.x0, query.x1, query.t, _STEPS, _PATHS),
+                **query.given,
+            )
+            paths = np.asarray(found.resample(jr.key(1), _SHOWN))
+        header = {
+            "shape": list(paths.shape),
+            "times": np.asarray(found.times).tolist(),
+            "effective_share": found.effective_share,
+            "log_density": found.log_density,
+            "outside": found.outside,
+        }
+        return packed(header, [paths])
+
+    def warm_up(self, kind: str) -> None:
+        """Compile for one kind of answer, so that nobody waits for it."""
+        start = self._controls
+        fields = {
+            "t": start["t"]["value"],
+            "x0": ",".join(str(row["value"]) for row in start["x0"]),
+            **{f"p.{row['name']}": row["value"] for row in start["params"]},
+            **({} if start["start_time"] is None else {"s": start["start_time"]["value"]}),
+        }
+        if kind == "bridge":
+            fields["x1"] = fields["x0"]
+        getattr(self, kind)("&".join(f"{name}={value}" for name, value in fields.items()))
+
+    def rest(self, seconds: float) -> None:
+        """Give no further answers, and wait so long for each of those under way."""
+        for lock in self._locks.values():
+            lock.acquire(timeout=seconds)
+
+    def _validity(self, query: Query) -> dict[str, Any]:
+        keywords = dict(query.given)
+        return {
+            "coverage": float(self.density.coverage(query.x0, **keywords)),
+            "outside": bool(self.density.outside(query.x0, **keywords)),
+        }
+
+    def _bounds(self, query: Query) -> dict[str, Any]:
+        times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
+        found = self.density.certificate(jr.key(0), times, query.x0, _SAMPLES, **query.given)
+        return {name: array.tolist() for name, array in (("t", times), *found._asdict().items())}
+
+
+def exact_of(density: TransitionDensity) -> AbstractTransitionDensity | None:
+    """The exact density of a built-in model, where one is known."""
+    origin = density.sde.origin
+    return None if origin is None else model(origin[0], **json.loads(origin[1])).exact
+
+
+def packed(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
+    """Length of the header, the header as JSON filled up to four bytes, and float32 numbers."""
+    text = json.dumps(header, allow_nan=False).encode()
+    text += b" " * (-len(text) % 4)
+    numbers = b"".join(np.ascontiguousarray(array, "<f4").tobytes() for array in arrays)
+    return struct.pack("<I", len(text)) + text + numbers
