@@ -1,13 +1,17 @@
-"""Figures: one function each, returning a matplotlib `Figure`. Needs the extra `view`."""
+"""Figures, one function each, returning a matplotlib `Figure`, and a page of them: `report`.
+
+Needs the extra `view`.
+"""
 
 from .densities import comparison, conditional, joint, moulding, section
-from .histories import error_over_time, training_history
+from .histories import certificate_over_time, error_over_time, training_history
 from .inference import posterior_pairs, propagated
-from .lines import lines, planes
+from .lines import lines, planes, spread
 from .paths import bridge_fan, filter_bands
 
 __all__ = [
     "bridge_fan",
+    "certificate_over_time",
     "comparison",
     "conditional",
     "error_over_time",
@@ -19,5 +23,6 @@ __all__ = [
     "posterior_pairs",
     "propagated",
     "section",
+    "spread",
     "training_history",
 ]
