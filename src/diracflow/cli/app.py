@@ -133,6 +133,25 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command()
+def report(
+    model: ModelFile,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where to write the page.")] = Path(
+        "report.html"
+    ),
+    starts: Annotated[
+        int, typer.Option(help="Starts over which errors are averaged, if the file has none.")
+    ] = 16,
+    sde: Equation = None,
+    seed: Seed = 0,
+) -> None:
+    """Write one HTML page: what was learned, densities, errors, certificate, training."""
+    from .report import write_report
+
+    write_report(model, sde, out, starts, seed)
+    print(f"The report is in {out}.")
+
+
 def main() -> None:
     """Entry point: user's mistakes become one line and exit code 2."""
     try:

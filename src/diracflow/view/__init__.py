@@ -8,6 +8,7 @@ from .histories import certificate_over_time, error_over_time, training_history
 from .inference import posterior_pairs, propagated
 from .lines import lines, planes, spread
 from .paths import bridge_fan, filter_bands
+from .report import report
 
 __all__ = [
     "bridge_fan",
@@ -22,6 +23,7 @@ __all__ = [
     "planes",
     "posterior_pairs",
     "propagated",
+    "report",
     "section",
     "spread",
     "training_history",
