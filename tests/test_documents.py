@@ -39,7 +39,8 @@ def run(path, folder, monkeypatch, **names):
     monkeypatch.chdir(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", df.OutsideWarning)
-        exec(compile(code(path), str(path), "exec"), names)
+        # In brackets: else the source of functions would be looked for in the page.
+        exec(compile(code(path), f"<{path.name}>", "exec"), names)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md"])

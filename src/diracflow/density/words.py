@@ -37,4 +37,4 @@ def _value(value: Any) -> str:
         return in_words(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
-    return str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -46,7 +46,13 @@ def plane(box: np.ndarray, grid: int) -> Float[np.ndarray, "n n 2"]:
 
 
 def heat(
-    axis: Axes, title: str, values: np.ndarray, box: np.ndarray, colours: str, top: float | None
+    axis: Axes,
+    title: str,
+    values: np.ndarray,
+    box: np.ndarray,
+    colours: str,
+    top: float | None = None,
+    label: str = "",
 ) -> None:
     """A heat map of values on `plane(box)`, with its colour bar."""
     image = axis.imshow(
@@ -55,18 +61,18 @@ def heat(
         origin="lower",
         cmap=colours,
         vmin=0,
-        vmax=top,
+        vmax=values.max() or 1.0 if top is None else top,
         aspect="equal" if is_square(box) else "auto",
     )
     axis.set(title=title, xlabel="$x_1$", ylabel="$x_2$")
-    axis.xaxis.set_major_locator(MaxNLocator(5))
+    axis.xaxis.set_major_locator(MaxNLocator(4))  # long numbers would touch
     axis.yaxis.set_major_locator(MaxNLocator(5))
-    colour_bar(axis, image)
+    colour_bar(axis, image, label)
 
 
-def colour_bar(axis: Axes, image: AxesImage) -> None:
+def colour_bar(axis: Axes, image: AxesImage, label: str = "") -> None:
     """The scale of a heat map, with few ticks."""
-    bar = axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03)
+    bar = axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03, label=label)
     bar.ax.ticklabel_format(style="sci", scilimits=(-2, 2))
     bar.locator = MaxNLocator(5)
     bar.update_ticks()

@@ -61,7 +61,7 @@ def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GR
             truth, found = np.asarray(exact(x)), np.asarray(learned(x))
             heat(line[0], f"{label}\nexact density", truth, box, DENSITY_MAP, truth.max())
             heat(line[1], "learned density", found, box, DENSITY_MAP, truth.max())
-            heat(line[2], "absolute error", np.abs(found - truth), box, ERROR_MAP, None)
+            heat(line[2], "absolute error", np.abs(found - truth), box, ERROR_MAP)
         return figure
 
 

@@ -58,11 +58,14 @@ def planes(
     """Densities in the plane at some times, each in its own box and with its own scale."""
     with style():
         figure = new_figure(3.2 * len(times), 2.9)
-        for axis, t in zip(figure.subplots(1, len(times), squeeze=False)[0], times, strict=True):
+        axes = figure.subplots(1, len(times), squeeze=False)[0]
+        for axis, t in zip(axes, times, strict=True):
             law = density.at(t, x0, **given)
             box = box_of(law)
             values = np.asarray(law.pdf(plane(box, 121)))
-            heat(axis, f"{point_text(x0)}, $t={t:.3g}$", values, box, DENSITY_MAP, None)
+            label = "density" if axis is axes[-1] else ""
+            title = f"{point_text(x0)}, $t={t:.3g}$"
+            heat(axis, title, values, box, DENSITY_MAP, label=label)
         return figure
 
 

@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from .style import EXACT, LEARNED, SOURCE, style
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+# Inches that a phone shows.
+_NARROW = 6.0
 # Colours that follow the reader's preference for light or dark.
 _INK = {EXACT: "currentColor", LEARNED: "var(--learned)", SOURCE: "var(--source)"}
 
@@ -77,7 +79,9 @@ def picture(name: str, drawn: Figure, caption: str) -> str:
     svg = _tinted(_renamed(_svg(drawn), name))
     label = f'<svg role="img" aria-label="{escape(caption)}" '
     svg = svg.replace("<svg ", label, 1)
-    return f'<figure class="drawn">{svg}{element("figcaption", caption)}</figure>'
+    # On a phone wide figures scroll rather than shrink beyond reading; the keyboard reaches them.
+    kind = ' class="wide" tabindex="0"' if drawn.get_figwidth() > _NARROW else ""
+    return f"<figure{kind}>{svg}{element('figcaption', caption)}</figure>"
 
 
 def _svg(drawn: Figure) -> str:

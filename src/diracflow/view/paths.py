@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
 from .bands import BANDS, fan, levels_of
-from .style import LEARNED, SOURCE, new_figure, style
+from .style import EXACT, LEARNED, SOURCE, new_figure, style
 
 _SHOWN = 60
 
@@ -32,7 +32,7 @@ def bridge_fan(bridge: Bridge) -> Figure:
             axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
             fan(axis, times, bands)
             ends = paths[0, [0, -1], component]
-            axis.plot(times[[0, -1]], ends, "o", color=SOURCE, markersize=5, zorder=3)
+            axis.plot(times[[0, -1]], ends, "o", color=EXACT, markersize=5, zorder=3)
             axis.set(xlabel="time $s$", ylabel=f"$x_{component + 1}$")
         axes[0].set_title(
             f"{len(paths)} paths, effective share {bridge.effective_share:.2f}", loc="left"
@@ -60,7 +60,7 @@ def filter_bands(
             bands = dict(zip(levels.tolist(), table[:, :, component].T, strict=True))
             fan(axis, times, bands, tuple(_pairs(levels.tolist())))
             axis.plot(times, filtered.means[:, component], color=LEARNED, label="mean")
-            _points(axis, times, truth, component, ".", "black", "hidden state")
+            _points(axis, times, truth, component, ".", EXACT, "hidden state")
             _points(axis, times, observations, component, "x", SOURCE, "observation")
             axis.set_ylabel(f"$x_{component + 1}$")
         axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
