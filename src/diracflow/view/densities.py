@@ -91,10 +91,11 @@ def conditional(
                 origin="lower",
                 cmap=ERROR_MAP if difference else DENSITY_MAP,
                 vmin=0,
-                vmax=None if difference else 1,
+                vmax=field.max() or 1.0,
             )
-            axis.set(title=title, xlabel="time $t$", ylabel="$x_1$ given $x_2=0$")
+            axis.set(title=title, xlabel="time $t$")
             colour_bar(axis, image)
+        axes[0].set_ylabel("$x_1$ given $x_2=0$, each instant scaled to one")
         return figure
 
 

@@ -102,7 +102,7 @@ def training_history(density: TransitionDensity) -> Figure:
             axis.set(title=title, xlabel="time $t$")
             _logarithmic(axis)
             if len(fields) > 1 and len(history):
-                axis.legend()
+                _legend_above(axis)
         return figure
 
 
@@ -111,11 +111,22 @@ def _logarithmic(axis: Axes) -> None:
     shown = [line.get_ydata() for line in axis.lines]
     if any(np.isfinite(values).any() for values in shown):
         axis.set(xscale="log", yscale="log")
+        low, high = axis.get_ylim()
+        if high < 10 * low:  # ticks at powers of ten, and no others
+            axis.set_ylim(10 ** np.floor(np.log10(low)), 10 ** np.ceil(np.log10(high)))
         return
     steps = max((len(values) for values in shown), default=0)
     words = "zero throughout" if steps else "no steps"
     axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes)
     axis.set(xticks=[], yticks=[])
+
+
+def _legend_above(axis: Axes) -> None:
+    """A legend over the curves, which fill the panel."""
+    if axis.get_yscale() == "log":
+        low, high = axis.get_ylim()
+        axis.set_ylim(low, high * (high / low) ** 0.25)
+    axis.legend(loc="upper center", ncols=2)
 
 
 def _column(rows: Rows, field: str) -> np.ndarray:

@@ -96,7 +96,10 @@ def spread(
             bands = dict(zip(levels_of(BANDS), begun[:, :, component], strict=True))
             fan(axis, clock, bands)
             name = f"$x_{component + 1}$" if density.dim > 1 else "state $x$"
-            axis.set(xlabel="time $t$", ylabel=name, xlim=(0, clock[-1]))
+            axis.set(ylabel=name, xlim=(0, clock[-1]))
+            if component + columns >= shown:  # none below
+                axis.set_xlabel("time $t$")
+                axis.tick_params(labelbottom=True)
         axes[0].set_title(point_text(x0), loc="left")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return figure

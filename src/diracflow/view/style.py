@@ -1,8 +1,8 @@
 """One look for all figures: colour-blind safe, legible when printed.
 
-Colours mean the same everywhere: blue what is learned, black what is known exactly, orange the source
-alone, or observations. They are taken from Okabe and Ito's palette, and lines that share a panel
-differ in more than their colour.
+Colours mean the same everywhere: blue what is learned, black what is known exactly, orange the
+source alone, or observations. They are taken from Okabe and Ito's palette, and lines that share a
+panel differ in more than their colour.
 """
 
 import contextlib
