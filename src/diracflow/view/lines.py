@@ -4,7 +4,7 @@ Where a density depends on parameters of the SDE or on the time of the start, `g
 keywords `params` and `start_time` of its queries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.random as jr
@@ -74,7 +74,7 @@ def spread(
     x0: Float[np.ndarray, " d"],
     *,
     components: int = 6,
-    **given: Mapping[str, Any] | Any,
+    **given: Any,
 ) -> Figure:
     """Quantiles of each component from the start to the horizon, by samples; in any dimension."""
     shown = min(components, density.dim)
