@@ -53,7 +53,7 @@ FIGURES = {
     "conditional": lambda d, e, s: df.view.conditional(d, e, np.zeros(2), 0.3),
     "errors of a file": lambda d, e, s: df.view.error_over_time(s.summary()),
     "certificate": lambda d, e, s: df.view.certificate_over_time(certified(d, s)),
-    "spread": lambda d, e, s: df.view.spread(e, np.zeros(2)),
+    "spread": lambda d, e, s: df.view.spread(e, np.zeros(2), until=0.3),
     "moulding": lambda d, e, s: df.view.moulding(d, 0.3, np.zeros(2), np.ones((4, 2))),
     "section": lambda d, e, s: df.view.section(
         df.models.sheared(4).exact, df.models.sheared(4).exact, 0.3, np.zeros(4)
@@ -71,6 +71,11 @@ def test_figures_are_drawn_and_labelled(make, trained, benes, judged, tmp_path):
     for axis in figure.axes:
         shown = axis.axison and axis.get_label() != "<colorbar>"
         assert not shown or axis.get_xlabel() or whole[0], "axes are labelled"
+
+
+def test_spread_of_an_exact_density_needs_an_end(benes):
+    with pytest.raises(ValueError, match="until"):
+        df.view.spread(benes.exact, np.zeros(2))
 
 
 def test_formats_follow_the_name_of_the_file(judged, tmp_path):

@@ -108,7 +108,7 @@ def training_history(density: TransitionDensity) -> Figure:
 
 def _logarithmic(axis: Axes) -> None:
     """Logarithmic scales, or words where there is nothing to show on them."""
-    shown = [line.get_ydata() for line in axis.lines]
+    shown = [np.asarray(line.get_ydata()) for line in axis.lines]
     if any(np.isfinite(values).any() for values in shown):
         axis.set(xscale="log", yscale="log")
         low, high = axis.get_ylim()

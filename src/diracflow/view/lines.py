@@ -72,14 +72,21 @@ def planes(
 def spread(
     density: AbstractTransitionDensity,
     x0: Float[np.ndarray, " d"],
+    until: float | None = None,
     *,
     components: int = 6,
     **given: Any,
 ) -> Figure:
-    """Quantiles of each component from the start to the horizon, by samples; in any dimension."""
+    """Quantiles of each component from the start to the horizon, by samples; in any dimension.
+
+    `until` is an earlier end; exact densities, which have no horizon, need one.
+    """
+    end = density.horizon if until is None else until
+    if not np.isfinite(end):
+        raise ValueError("This density has no horizon; pass the last time shown, `until`.")
     shown = min(components, density.dim)
     # Even in the square root of time, in which widths grow evenly at first.
-    times = density.horizon * np.linspace(0, 1, _TIMES + 1)[1:] ** 2
+    times = end * np.linspace(0, 1, _TIMES + 1)[1:] ** 2
     draws = np.asarray(density.sample(jr.key(0), times, np.asarray(x0), (_DRAWS,), **given))
     table = np.quantile(draws, levels_of(BANDS), axis=0)
     begun = np.concatenate([np.broadcast_to(x0, table[:, :1].shape), table], axis=1)
