@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-slow test-newest lint types experiments clean
+.PHONY: install demo test test-slow test-newest lint types docs experiments clean
 
 install: $(STAMP)
 
@@ -48,10 +48,16 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# The site, in site/; a warning is an error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 # The paper's two experiments with the paper's flow; see experiments/README.md for run times.
 experiments: $(STAMP)
 	$(BIN)/python experiments/benes.py
 	$(BIN)/python experiments/sheared.py
 
 clean:
-	rm -rf .venv .venv-newest runs dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newest runs dist site .pytest_cache .mypy_cache .ruff_cache

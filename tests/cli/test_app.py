@@ -28,8 +28,10 @@ def test_run_leaves_model_report_and_figures(ran):
     assert result.returncode == 0, result.stderr
     out = folder / "runs" / "benes"
     names = {path.name for path in out.iterdir()}
-    figures = {"joint", "moulding", "conditional", "mixture", "error", "training"}
-    assert names == {"model.dflow", "report.json", *(f"{name}.png" for name in figures)}
+    figures = {"density", "joint", "moulding", "conditional", "mixture", "error", "training"}
+    files = {"model.dflow", "report.json", "report.html"}
+    assert names == {*files, *(f"{name}.png" for name in figures)}
+    assert "STEP_LIMIT" in (out / "report.html").read_text("utf-8")
     report = json.loads((out / "report.json").read_text())
     assert report["status"] == "STEP_LIMIT"
     assert len(report["errors"]) == 16
@@ -53,7 +55,8 @@ def test_run_does_without_an_exact_density(tmp_path, capsys):
     assert report["errors"] == []
     assert report["source"] == "closure"
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"model.dflow", "report.json", "training.png", "density.png"}
+    figures = {"training.png", "density.png"}
+    assert names == {"model.dflow", "report.json", "report.html", *figures}
     said = capsys.readouterr()
     assert "No exact density is known" in said.out
     assert "Source: closure (over the horizon" in said.err

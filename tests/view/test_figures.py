@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax.random as jr
 import numpy as np
 import pytest
@@ -35,10 +37,23 @@ def test_joint_shows_the_density(trained, benes):
     )
 
 
+def certified(density, judged):
+    """The density with a made up certificate beside its errors."""
+    rows = [
+        {"t": t, "start": start, "bound": 0.1 * t, "stderr": 0.01 * t}
+        for t in (0.1, 0.3)
+        for start in ("centre", "edge")
+    ]
+    return density.with_facts(certificate=tuple(rows), errors=tuple(judged.summary()))
+
+
 FIGURES = {
     "error": lambda d, e, s: df.view.error_over_time(s),
     "training": lambda d, e, s: df.view.training_history(d),
     "conditional": lambda d, e, s: df.view.conditional(d, e, np.zeros(2), 0.3),
+    "errors of a file": lambda d, e, s: df.view.error_over_time(s.summary()),
+    "certificate": lambda d, e, s: df.view.certificate_over_time(certified(d, s)),
+    "spread": lambda d, e, s: df.view.spread(e, np.zeros(2), until=0.3),
     "moulding": lambda d, e, s: df.view.moulding(d, 0.3, np.zeros(2), np.ones((4, 2))),
     "section": lambda d, e, s: df.view.section(
         df.models.sheared(4).exact, df.models.sheared(4).exact, 0.3, np.zeros(4)
@@ -51,4 +66,39 @@ def test_figures_are_drawn_and_labelled(make, trained, benes, judged, tmp_path):
     figure = make(trained, benes.exact, judged)
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
-    assert any(axis.get_title() for axis in figure.axes)
+    assert any(axis.get_title() or axis.get_title(loc="left") for axis in figure.axes)
+    whole = figure.get_supxlabel(), figure.get_supylabel()
+    for axis in figure.axes:
+        shown = axis.axison and axis.get_label() != "<colorbar>"
+        assert not shown or axis.get_xlabel() or whole[0], "axes are labelled"
+
+
+def test_spread_of_an_exact_density_needs_an_end(benes):
+    with pytest.raises(ValueError, match="until"):
+        df.view.spread(benes.exact, np.zeros(2))
+
+
+def test_formats_follow_the_name_of_the_file(judged, tmp_path):
+    figure = df.view.error_over_time(judged)
+    for name, begins in (("a.pdf", b"%PDF"), ("a.svg", b"<?xml"), ("a.png", b"\x89PNG")):
+        figure.savefig(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_a_thin_density_fills_its_picture():
+    """Position and velocity of an oscillator just after the start: a line, drawn to one scale."""
+    model = df.models.linear_langevin()
+    figure = df.view.planes(model.exact, [0.01], np.zeros(2))
+    image = figure.axes[0].images[0]
+    shown = image.get_array() > 0.1 * image.get_array().max()
+    # A Gaussian above a tenth of its height, in a box of some seven deviations, fills a tenth.
+    assert shown.mean() > 0.05
+
+
+def test_a_history_of_zeros_is_said_so(trained):
+    from helpers import RECORD
+
+    zero = dataclasses.replace(RECORD, residual=0.0, fresh_residual=0.0)
+    figure = df.view.training_history(trained.with_facts(history=(zero, zero, zero)))
+    words = [[text.get_text() for text in axis.texts] for axis in figure.axes]
+    assert words == [["zero throughout"], [], [], [], [], []]

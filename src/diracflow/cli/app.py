@@ -28,7 +28,7 @@ from .streams import (
     command,
     emit,
     open_streams,
-    report,
+    report_error,
     settle,
     short_warnings,
     talk,
@@ -187,6 +187,26 @@ def check(
         raise typer.Exit(Exit.FAILED)
 
 
+@app.command()
+@command
+def report(
+    model: ModelFile,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where to write the page.")] = Path(
+        "report.html"
+    ),
+    starts: Annotated[
+        int, typer.Option(help="Starts over which errors are averaged, if the file has none.")
+    ] = 16,
+    sde: Equation = None,
+    seed: Seed = 0,
+) -> None:
+    """Write one HTML page: what was learned, densities, errors, certificate, training."""
+    from .report import write_report
+
+    write_report(model, sde, out, starts, seed)
+    emit(f"The report is in {out}.")
+
+
 def main() -> None:
     """Entry point: an error becomes one line on the standard error and an exit code."""
     open_streams()
@@ -227,7 +247,7 @@ def _failed(error: BaseException) -> int:
         close_pipe()
         return code
     with contextlib.suppress(OSError):  # no one is there to be told
-        report(message_of(error), code, "--json" in sys.argv)
+        report_error(message_of(error), code, "--json" in sys.argv)
     return code
 
 
@@ -240,7 +260,7 @@ def _wrong_usage(error: Any) -> int:
         return Exit.USAGE
     path = "diracflow" if context is None else context.command_path
     said = error.format_message().rstrip(".")
-    report(f"{said}. Try `{path} --help`.", Exit.USAGE, "--json" in sys.argv)
+    report_error(f"{said}. Try `{path} --help`.", Exit.USAGE, "--json" in sys.argv)
     return Exit.USAGE
 
 

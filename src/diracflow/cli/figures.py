@@ -8,12 +8,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import view
-from ..density.card import landmarks
+from ..density.card import landmarks, split
 from ..density.transition import TransitionDensity
 from ..evaluate.study import Study
 from ..problem.models import Model
 from ..problem.transition import AbstractTransitionDensity
 from ..uses.green import propagate
+from ..view.axes import box_around
+from ..view.report import SHARES
 
 Makers = dict[str, Callable[[], Figure]]
 
@@ -22,43 +24,46 @@ def draw_figures(
     density: TransitionDensity, problem: Model, result: Study | None, out: Path
 ) -> list[str]:
     """Write the figures that fit the model into `out`; returns their names."""
-    exact = problem.exact
     makers: Makers = {"training.png": lambda: view.training_history(density)}
     if result is not None:
         makers["error.png"] = lambda: view.error_over_time(result)
-    # The others show one density for each start.
-    alone = not density.params and density.start_time is not None
-    if alone and exact is not None and density.dim > 1:
-        makers |= _planar(density, exact) if density.dim == 2 else _higher(density, exact)
-    elif alone:
-        makers |= _over_time(density, exact)
+    if density.horizon > 0:
+        makers |= _over_time(density, problem.exact)
+    # These show one density for each start.
+    alone = not density.params and density.start_time is not None and density.horizon > 0
+    if alone and problem.exact is not None and density.dim > 1:
+        makers |= _compared(density, problem.exact, problem.name == "benes")
     for name, make in makers.items():
         make().savefig(out / name)
     return list(makers)
 
 
 def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | None) -> Makers:
-    """From the centre of the starts, at three times."""
-    x0 = landmarks(density.starts)["centre"]
-    times = [share * density.horizon for share in (0.03, 0.3, 1.0)]
+    """From the centre of all that is given, at three times."""
+    x0, given = split(density, landmarks(density.scope.law)["centre"])
+    times = [share * density.horizon for share in SHARES]
     if density.dim == 1:
-        return {"density.png": lambda: view.lines(density, exact, times, x0)}
-    return {"density.png": lambda: view.planes(density, times, x0)} if density.dim == 2 else {}
+        return {"density.png": lambda: view.lines(density, exact, times, x0, **given)}
+    if density.dim == 2:
+        return {"density.png": lambda: view.planes(density, times, x0, **given)}
+    return {"density.png": lambda: view.spread(density, x0, **given)}
 
 
-def _planar(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:
-    end, noise = density.horizon, np.asarray(jr.normal(jr.key(0), (3000, 2)))
+def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, paper: bool) -> Makers:
+    """Beside the exact density at the horizon."""
+    end, centre = density.horizon, np.zeros(density.dim)
+    if density.dim > 2:
+        return {"section.png": lambda: view.section(density, exact, end, centre)}
+    starts = np.stack(list(landmarks(density.starts).values()))
+    if not paper:
+        return {"joint.png": lambda: view.joint(density, exact, end, starts)}
+    noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
     return {
         "joint.png": lambda: view.joint(density, exact, end, np.array([[0.0, 0.0], [1.5, -1.0]])),
-        "moulding.png": lambda: view.moulding(density, end, np.zeros(2), noise),
-        "conditional.png": lambda: view.conditional(density, exact, np.zeros(2), end),
+        "moulding.png": lambda: view.moulding(density, end, centre, noise),
+        "conditional.png": lambda: view.conditional(density, exact, centre, end),
         "mixture.png": lambda: mixture_figure(density, exact, end),
     }
-
-
-def _higher(density: TransitionDensity, exact: AbstractTransitionDensity) -> Makers:
-    centre = np.zeros(density.dim)
-    return {"section.png": lambda: view.section(density, exact, density.horizon, centre)}
 
 
 def mixture_figure(
@@ -68,10 +73,7 @@ def mixture_figure(
     draws = mixture_draws(count)
     learned, true = propagate(density, draws, t), propagate(exact, draws, t)
     cloud = np.asarray(true.sample(jr.key(2), (2000,)))
-    low, high = cloud.min(axis=0), cloud.max(axis=0)
-    half, middle = 0.55 * (high - low).max(), (high + low) / 2
-    box = np.stack([middle - half, middle + half], axis=-1)
-    row = (f"mixture start, $t={t:g}$", box, true.prob, learned.prob)
+    row = (f"mixture start, $t={t:g}$", box_around(cloud), true.prob, learned.prob)
     return view.comparison([row], grid=81)  # every pixel is a mean over all draws
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ..density.words import ends_in_words, in_words, residuals_in_words
+
 
 def info_text(header: dict[str, Any], path: str) -> str:
     """What `diracflow info` prints."""
@@ -10,15 +12,15 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "file": path,
         "SDE": _equation(sde),
         **_domain(header),
-        "starts": _law(header["starts"]),
-        **{f"  {law['name']}": _law(law) for law in header["params"]},
+        "starts": in_words(header["starts"]),
+        **{f"  {law['name']}": in_words(law) for law in header["params"]},
         "start time": _start_time(header),
         "horizon": _horizon(header),
         "preset": header["preset"],
         "source": _source(header),
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
-        "fresh residual": _residuals(history),
+        "fresh residual": residuals_in_words([record["fresh_residual"] for record in history]),
         "key": str(header["key"]),
         "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
     }
@@ -36,14 +38,8 @@ def _domain(header: dict[str, Any]) -> dict[str, str]:
     """Where the state lives, and what Feller's test said; nothing where it ranges over all."""
     if all(part["domain"] == "Real" for part in header["sde"]["domain"]):
         return {}
-    lines = {"domain": " x ".join(_named(part, "domain") for part in header["maps"])}
-    rows = [
-        f"component {row['component']} at {row['end']:g}: "
-        f"{'ACCESSIBLE, not to be trusted' if row['accessible'] else 'not reached'}"
-        f" (index {row['index'] and round(row['index'], 3)})"
-        for row in header["boundaries"]
-    ]
-    return {**lines, "ends": "; ".join(rows)}
+    lines = {"domain": " x ".join(in_words(part) for part in header["maps"])}
+    return {**lines, "ends": ends_in_words(header["boundaries"])}
 
 
 def _source(header: dict[str, Any]) -> str:
@@ -84,31 +80,12 @@ def _errors(header: dict[str, Any]) -> list[str]:
     ]
 
 
-def _law(law: dict[str, Any]) -> str:
-    return _named(law, "law")
-
-
-def _named(description: dict[str, Any], kind: str) -> str:
-    parameters = {key: value for key, value in description.items() if key not in (kind, "name")}
-    inner = ", ".join(f"{name}={value}" for name, value in parameters.items())
-    return f"{description[kind]}({inner})"
-
-
 def _start_time(header: dict[str, Any]) -> str:
     law = header["start_times"]
-    return f"{header['start_time']:g}" if law is None else _law(law)
+    return f"{header['start_time']:g}" if law is None else in_words(law)
 
 
 def _horizon(header: dict[str, Any]) -> str:
     if header["status"] == "FINISHED":
         return f"{header['horizon']:g}, reached"
     return f"{header['horizon']:g} of {header['asked_horizon']:g} asked for ({header['status']})"
-
-
-def _residuals(history: list[dict[str, Any]]) -> str:
-    # The first step has no earlier velocity to judge.
-    values = [record["fresh_residual"] for record in history[1:]]
-    if not values:
-        return "none recorded"
-    middle = sorted(values)[len(values) // 2]
-    return f"median {middle:.1e}, largest {max(values):.1e}, last {values[-1]:.1e}"

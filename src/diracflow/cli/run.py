@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
+from .. import view
 from ..density.transition import TransitionDensity
 from ..evaluate.study import Study, study
 from ..learning import TrainingFailed, learn
@@ -63,12 +64,15 @@ def run_model(
     say(f"Learned in {learned_in:.0f} s. {_source_text(density)}")
     result = _judged(density, problem, seed, starts, say)
     if result is not None:
-        density.with_facts(errors=tuple(result.summary())).save(out / file)
+        density = density.with_facts(errors=tuple(result.summary()))
+        density.save(out / file)
     report = _report(problem, preset, seed, changes, density, learned_in, result)
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
     result_line(_bounds(report["certificate"]) if result is None else _table(report["errors"]))
     names = draw_figures(density, problem, result, out)
-    result_line(f"Model, report and figures are in {out}: {file}, report.json, {', '.join(names)}")
+    view.report(density, problem.exact, file=file, path=out / "report.html")
+    written = ", ".join(("report.html", file, "report.json", *names))
+    result_line(f"Report, model and figures are in {out}: {written}")
     return report
 
 

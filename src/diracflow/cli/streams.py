@@ -51,7 +51,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return apart
 
 
-def report(message: str, code: Exit, as_json: bool) -> None:
+def report_error(message: str, code: Exit, as_json: bool) -> None:
     """One line about an error; to a machine that asked for JSON also an object."""
     if as_json:
         emit(json.dumps({"error": message, "exit_code": int(code)}))

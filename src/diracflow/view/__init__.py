@@ -1,13 +1,18 @@
-"""Figures: one function each, returning a matplotlib `Figure`. Needs the extra `view`."""
+"""Figures, one function each, returning a matplotlib `Figure`, and a page of them: `report`.
+
+Needs the extra `view`.
+"""
 
 from .densities import comparison, conditional, joint, moulding, section
-from .histories import error_over_time, training_history
+from .histories import certificate_over_time, error_over_time, training_history
 from .inference import posterior_pairs, propagated
-from .lines import lines, planes
+from .lines import lines, planes, spread
 from .paths import bridge_fan, filter_bands
+from .report import report
 
 __all__ = [
     "bridge_fan",
+    "certificate_over_time",
     "comparison",
     "conditional",
     "error_over_time",
@@ -18,6 +23,8 @@ __all__ = [
     "planes",
     "posterior_pairs",
     "propagated",
+    "report",
     "section",
+    "spread",
     "training_history",
 ]

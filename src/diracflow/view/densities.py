@@ -4,14 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator
 
 from ..density.transition import TransitionDensity
 from ..problem.arguments import checked_number, checked_point
 from ..problem.transition import AbstractTransitionDensity
+from .axes import box_of, colour_bar, heat, plane, point_text
 from .style import DENSITY_MAP, ERROR_MAP, new_figure, style
 from .subjects import checked_start, require_components, require_kind
 
@@ -32,8 +30,8 @@ def joint(
         raise ValueError(f"`x0s` must be a list of one start or more; got shape {x0s.shape}.")
     rows: list[tuple[str, np.ndarray, Plane, Plane]] = []
     for x0 in np.asarray(x0s, dtype=float):
-        box = _box(exact, t, x0)
-        label = f"$x_0=({x0[0]:g}, {x0[1]:g})$, $t={t:g}$"
+        box = box_of(exact.at(t, x0))
+        label = f"{point_text(x0)}, $t={t:.3g}$"
         rows.append((label, box, exact.at(t, x0).pdf, density.at(t, x0).pdf))
     return comparison(rows)
 
@@ -47,15 +45,15 @@ def section(
     """The $(x_1, x_2)$ section, other components zero, of densities in higher dimensions."""
     require_components(None, density=density, exact=exact)
     x0 = checked_start(x0, exact.dim)
-    box = _box(exact, t, x0)
+    box = box_of(exact.at(t, x0))
     rest = len(x0) - 2
 
     def cut(law: AbstractTransitionDensity) -> Plane:
-        def plane(x: Float[np.ndarray, "n n 2"]) -> Float[Array, "n n"]:
+        def values(x: Float[np.ndarray, "n n 2"]) -> Float[Array, "n n"]:
             padded = np.concatenate([x, np.zeros((*x.shape[:-1], rest))], axis=-1)
             return law.prob(padded, t, x0)
 
-        return plane
+        return values
 
     zeros = f"$x_3=\\dots=x_{{{len(x0)}}}=0$"
     return comparison([(f"{zeros}, $t={t:g}$", box, cut(exact), cut(density))])
@@ -67,11 +65,11 @@ def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GR
         figure = new_figure(9.6, 2.9 * len(rows))
         axes = figure.subplots(len(rows), 3, squeeze=False)
         for line, (label, box, exact, learned) in zip(axes, rows, strict=True):
-            x = _plane(box, grid)
+            x = plane(box, grid)
             truth, found = np.asarray(exact(x)), np.asarray(learned(x))
-            _heat(line[0], f"{label}\nexact", truth, box, DENSITY_MAP, truth.max())
-            _heat(line[1], "learned", found, box, DENSITY_MAP, truth.max())
-            _heat(line[2], "absolute error", np.abs(found - truth), box, ERROR_MAP, None)
+            heat(line[0], f"{label}\nexact density", truth, box, DENSITY_MAP, truth.max())
+            heat(line[1], "learned density", found, box, DENSITY_MAP, truth.max())
+            heat(line[2], "absolute error", np.abs(found - truth), box, ERROR_MAP)
         return figure
 
 
@@ -85,7 +83,7 @@ def conditional(
     require_components(2, density=density, exact=exact)
     x0, horizon = checked_start(x0, 2), checked_number("horizon", horizon)
     times = np.linspace(horizon / 100, horizon, 100)
-    reach = np.abs(_box(exact, horizon, x0)[0]).max()
+    reach = np.abs(box_of(exact.at(horizon, x0))[0]).max()
     x1 = np.linspace(-reach, reach, _GRID)
     x = np.stack([x1, np.zeros_like(x1)], axis=-1)
     with style():
@@ -93,7 +91,7 @@ def conditional(
         axes = figure.subplots(1, 3)
         fields = [_scaled(law.prob(x, times[:, None], x0)) for law in (exact, density)]
         panels = [*fields, np.abs(fields[1] - fields[0])]
-        titles = [f"exact, $x_0=({x0[0]:g}, {x0[1]:g})$", "learned", "absolute difference"]
+        titles = [f"exact, {point_text(x0)}", "learned", "absolute difference"]
         for axis, title, field in zip(axes, titles, panels, strict=True):
             difference = field is panels[2]
             image = axis.imshow(
@@ -103,10 +101,11 @@ def conditional(
                 origin="lower",
                 cmap=ERROR_MAP if difference else DENSITY_MAP,
                 vmin=0,
-                vmax=None if difference else 1,
+                vmax=field.max() or 1.0,
             )
-            axis.set(title=title, xlabel="time $t$", ylabel="$x_1$ given $x_2=0$")
-            _colour_bar(axis, image)
+            axis.set(title=title, xlabel="time $t$")
+            colour_bar(axis, image)
+        axes[0].set_ylabel("$x_1$ given $x_2=0$, each instant scaled to one")
         return figure
 
 
@@ -138,36 +137,6 @@ def moulding(
         figure.supxlabel("$x_1$")
         figure.supylabel("$x_2$")
         return figure
-
-
-def _heat(
-    axis: Axes, title: str, values: np.ndarray, box: np.ndarray, colours: str, top: float | None
-) -> None:
-    extent = (box[0, 0], box[0, 1], box[1, 0], box[1, 1])
-    image = axis.imshow(values.T, extent=extent, origin="lower", cmap=colours, vmin=0, vmax=top)
-    axis.set(title=title, xlabel="$x_1$", ylabel="$x_2$")
-    _colour_bar(axis, image)
-
-
-def _colour_bar(axis: Axes, image: AxesImage) -> None:
-    bar = axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03)
-    bar.ax.ticklabel_format(style="sci", scilimits=(-2, 2))
-    bar.locator = MaxNLocator(5)
-    bar.update_ticks()
-
-
-def _box(exact: AbstractTransitionDensity, t: float, x0: np.ndarray) -> np.ndarray:
-    """Sides of a square about the first two components of the density."""
-    draws = exact.at(t, x0).rvs(2000, random_state=0)[:, :2]
-    low, high = draws.min(axis=0), draws.max(axis=0)
-    half = 0.55 * (high - low).max()
-    middle = (high + low) / 2
-    return np.stack([middle - half, middle + half], axis=-1)
-
-
-def _plane(box: np.ndarray, grid: int) -> np.ndarray:
-    axes = [np.linspace(low, high, grid) for low, high in box]
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
 
 
 def _scaled(values: Array) -> np.ndarray:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ..problem.arguments import checked_count, checked_key
 from ..uses.green import AbstractPropagated
-from .style import LEARNED, SOURCE, new_figure, style
+from .style import EXACT, LEARNED, new_figure, style
 from .subjects import require_kind
 
 # Quantiles of draws between which a law is shown.
@@ -82,6 +82,6 @@ def _label(axis: Axes, across: str, below: str, last: bool, first: bool) -> None
 
 def _mark(axis: Axes, truth: dict[str, float], across: str, below: str | None) -> None:
     if across in truth:
-        axis.axvline(truth[across], color=SOURCE, linewidth=1)
+        axis.axvline(truth[across], color=EXACT, linewidth=1)
     if below is not None and below in truth:
-        axis.axhline(truth[below], color=SOURCE, linewidth=1)
+        axis.axhline(truth[below], color=EXACT, linewidth=1)

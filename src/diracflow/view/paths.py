@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
-from .style import LEARNED, SOURCE, new_figure, style
+from .bands import BANDS, fan, levels_of
+from .style import EXACT, LEARNED, SOURCE, new_figure, style
 from .subjects import require_kind
 
-_BANDS = ((0.05, 0.95), (0.25, 0.75))
 _SHOWN = 60
 
 
@@ -21,7 +21,7 @@ def bridge_fan(bridge: Bridge) -> Figure:
     require_kind("bridge", bridge, Bridge, "diracflow.bridge")
     times, paths = np.asarray(bridge.times), np.asarray(bridge.paths)
     weights, dim = np.asarray(bridge.weights), paths.shape[-1]
-    levels = sorted({0.5, *np.ravel(_BANDS)})
+    levels = levels_of(BANDS)
     # Some paths in proportion to their weights.
     comb = (np.arange(_SHOWN) + 0.5) / _SHOWN
     shown = paths[np.minimum(np.searchsorted(np.cumsum(weights), comb), len(paths) - 1)]
@@ -32,9 +32,9 @@ def bridge_fan(bridge: Bridge) -> Figure:
             values = paths[:, :, component]
             bands = dict(zip(levels, _quantiles(values, weights, levels), strict=True))
             axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
-            _fan(axis, times, bands)
+            fan(axis, times, bands)
             ends = paths[0, [0, -1], component]
-            axis.plot(times[[0, -1]], ends, "o", color=SOURCE, markersize=5, zorder=3)
+            axis.plot(times[[0, -1]], ends, "o", color=EXACT, markersize=5, zorder=3)
             axis.set(xlabel="time $s$", ylabel=f"$x_{component + 1}$")
         axes[0].set_title(
             f"{len(paths)} paths, effective share {bridge.effective_share:.2f}", loc="left"
@@ -61,9 +61,9 @@ def filter_bands(
         axes = figure.subplots(dim, 1, squeeze=False, sharex=True)[:, 0]
         for component, axis in enumerate(axes):
             bands = dict(zip(levels.tolist(), table[:, :, component].T, strict=True))
-            _fan(axis, times, bands, tuple(_pairs(levels.tolist())))
+            fan(axis, times, bands, tuple(_pairs(levels.tolist())))
             axis.plot(times, filtered.means[:, component], color=LEARNED, label="mean")
-            _points(axis, times, truth, component, ".", "black", "hidden state")
+            _points(axis, times, truth, component, ".", EXACT, "hidden state")
             _points(axis, times, observations, component, "x", SOURCE, "observation")
             axis.set_ylabel(f"$x_{component + 1}$")
         axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
@@ -71,22 +71,6 @@ def filter_bands(
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
         axes[-1].set_xlabel("time $t$")
         return figure
-
-
-def _fan(
-    axis: Axes, times: np.ndarray, bands: dict, pairs: Sequence[tuple[float, float]] = _BANDS
-) -> None:
-    for alpha, (low, high) in zip(np.linspace(0.2, 0.4, len(pairs)), pairs, strict=True):
-        label = f"{100 * low:g} to {100 * high:g} %"
-        axis.fill_between(
-            *(times, bands[low], bands[high]),
-            color=LEARNED,
-            alpha=float(alpha),
-            linewidth=0,
-            label=label,
-        )
-    if 0.5 in bands:
-        axis.plot(times, bands[0.5], color=LEARNED, linewidth=0.8, linestyle=":", label="median")
 
 
 def _points(

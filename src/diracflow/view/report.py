@@ -1,0 +1,244 @@
+"""One page that shows what was learned, how well, and how to use it.
+
+Everything is taken from the density itself; nothing is computed here but what the figures show.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..density.card import described, equation_text, landmarks, split
+from ..density.transition import TransitionDensity
+from ..density.words import ends_in_words, in_words, residuals_in_words
+from ..problem.transition import AbstractTransitionDensity
+from ..training.status import Status
+from .densities import joint, section
+from .histories import certificate_over_time, error_over_time, training_history
+from .lines import lines, planes, spread
+from .page import code, element, facts, page, picture, table
+
+# Shares of the horizon at which densities are shown.
+SHARES = (0.03, 0.3, 1.0)
+
+
+def report(
+    density: TransitionDensity,
+    exact: AbstractTransitionDensity | None = None,
+    *,
+    file: str = "model.dflow",
+    path: str | os.PathLike | None = None,
+) -> str:
+    """A self-contained HTML page: no scripts, no outside requests, figures inside.
+
+    **Arguments:**
+
+    - `density`: what was learned. Errors and certificate are those it carries (`density.facts`).
+    - `exact`: the exact density, drawn beside it.
+    - `file`: the name under which the page says how to load it.
+    - `path`: where to write the page, if anywhere.
+
+    **Returns:**
+
+    The page as text.
+    """
+    blocks = [*_head(density, file), *_learned(density), *_densities(density, exact)]
+    blocks += [*_trust(density), *_training(density), *_loading(density, file)]
+    text = page(f"{_name(density)}: diracflow report", blocks)
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def _head(density: TransitionDensity, file: str) -> Iterator[str]:
+    status, asked = density.status, density.facts.asked_horizon
+    yield element("h1", f"Transition density of {_name(density)}")
+    yield element("p", f"{file}, learned by diracflow", "soft")
+    if status is Status.FINISHED:
+        yield element("p", f"Learned up to t = {density.horizon:g}, as asked for.", "good")
+    else:
+        reached = f"{status.name}: learned up to t = {density.horizon:g} of {asked:g}."
+        yield element("p", reached, "bad")
+        yield element("p", status.value)
+
+
+def _learned(density: TransitionDensity) -> Iterator[str]:
+    yield element("h2", "What was learned")
+    noise = density.sde.noise_dim
+    pairs: dict[str, object] = {
+        "state": f"{density.dim} component{_s(density.dim)}, {noise} noise column{_s(noise)}",
+        **_domain(density),
+        "start law": in_words(density.starts.describe()),
+        **{f"parameter {n}": in_words(law.describe()) for n, law in density.scope.named.items()},
+        "start time": _start_time(density),
+        "horizon": f"{density.horizon:g}",
+        **_judgement(density),
+    }
+    yield facts(pairs)
+    for name, text in equation_text(density.sde).items():
+        yield element("p", f"{name}, as written:", "soft")
+        yield code(text)
+
+
+def _densities(
+    density: TransitionDensity, exact: AbstractTransitionDensity | None
+) -> Iterator[str]:
+    if density.horizon <= 0:
+        return
+    centre = landmarks(density.scope.law)["centre"]
+    x0, given = split(density, centre)
+    yield element("h2", "Densities over time")
+    others = {n: v for n, v in described(density, centre).items() if n != "x0"}
+    yield element("p", f"From the centre of the starts, {_given(x0, others)}.")
+    times = [share * density.horizon for share in SHARES]
+    beside = "" if exact is None else ", beside the exact density"
+    if density.dim == 1:
+        drawn = lines(density, exact, times, x0, **given)
+        yield picture("lines", drawn, f"The density of the state at three times{beside}.")
+    elif density.dim == 2:
+        yield picture(
+            "planes", planes(density, times, x0, **given), "The joint density at three times."
+        )
+    plain = exact is not None and not density.params and density.start_time is not None
+    if plain and exact is not None and density.dim == 2:
+        drawn = joint(density, exact, density.horizon, x0[None])
+        yield picture("joint", drawn, "Exact, learned, and their difference at the horizon.")
+    elif plain and exact is not None and density.dim > 2:
+        drawn = section(density, exact, density.horizon, np.zeros(density.dim))
+        yield picture("section", drawn, "A section at the horizon, other components zero.")
+    shown = "every component" if density.dim <= 6 else "the first six components"
+    yield picture(
+        "spread", spread(density, x0, **given), f"Quantiles of {shown} over time, from 2000 draws."
+    )
+
+
+def _trust(density: TransitionDensity) -> Iterator[str]:
+    bounds, errors = density.facts.certificate, density.facts.errors
+    yield element("h2", "How far can it be trusted?")
+    if not bounds and not errors:
+        yield element("p", "No certificate was computed; `diracflow check` and `report` do.")
+        return
+    drawn = []
+    if bounds:
+        drawn.append(
+            picture("certificate", certificate_over_time(density), "The certificate over time.")
+        )
+    if errors:
+        caption = "Error against the exact density over time."
+        drawn.append(picture("error", error_over_time(errors), caption))
+    yield f'<div class="pair">{"".join(drawn)}</div>'
+    if bounds:
+        yield element(
+            "p",
+            "Total variation: no probability computed with this density differs from the true one "
+            "by more than the bound, give or take three standard errors.",
+        )
+        rows = [
+            (f"{r['t']:.3g}", r["start"], f"{r['bound']:.1e}", f"{r['stderr']:.0e}") for r in bounds
+        ]
+        yield table(("t", "start", "bound", "standard error"), rows)
+    if errors:
+        yield element("p", "Against the exact density, means over starts drawn from their law:")
+        fields = ("squared_l2", "source_squared_l2", "kl", "total_variation")
+        yield table(
+            ("t", "relative squared L2", "source alone", "KL (nats)", "total variation"),
+            [(f"{r['t']:.3g}", *(f"{r[field]:.1e}" for field in fields)) for r in errors],
+        )
+
+
+def _training(density: TransitionDensity) -> Iterator[str]:
+    told = density.facts
+    yield element("h2", "Training")
+    steps, rejected = len(told.history), sum(record.rejected for record in told.history)
+    each = f", {told.seconds / steps:.2g} s a step" if steps else ""
+    fresh = [record.fresh_residual for record in told.history]
+    yield facts(
+        {
+            "steps": f"{steps} accepted, {rejected} rejected",
+            "time": f"{told.seconds:.1f} s{each}",
+            "parameters": density.trajectory.thetas.shape[1],
+            "fresh residual": residuals_in_words(fresh),
+            "source": told.settings.source + (f": {told.why_source}" if told.why_source else ""),
+            "preset": told.preset,
+            "random key": list(told.key),
+            "versions": ", ".join(f"{n} {v}" for n, v in told.versions.items()) or "not recorded",
+        }
+    )
+    if steps > 1:
+        caption = "Residuals and steps over the course of the training."
+        yield picture("training", training_history(density), caption)
+    yield element("h2", "Settings")
+    settings = dataclasses.asdict(told.settings)
+    yield table(("setting", "value"), [(n, _number(v)) for n, v in settings.items()])
+
+
+def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
+    yield element("h2", "How to load it")
+    own = density.sde.origin is None
+    centre = described(density, landmarks(density.scope.law)["centre"])
+    x0 = [round(value, 4) for value in centre.pop("x0")]
+    params = {n: round(v, 4) for n, v in centre.pop("params", {}).items()}
+    time = centre.pop("start_time", None)
+    given = f", params={params}" if params else ""
+    given += "" if time is None else f", start_time={time:.4g}"
+    t = f"{density.horizon:.4g}" if density.horizon < 1 else f"{density.horizon / 2:.4g}"
+    lines_ = [
+        "import jax",
+        "import diracflow as df",
+        "",
+        *(["# `sde` is the equation as you wrote it; files do not hold it."] if own else []),
+        f"density = df.load({file!r}{', sde=sde' if own else ''})",
+        f"density.log_prob({x0}, {t}, {x0}{given})",
+        f"density.sample(jax.random.key(0), {t}, {x0}, shape=(1000,){given})",
+        f"density.certificate(jax.random.key(1), {t}, {x0}{given})",
+    ]
+    yield code("\n".join(lines_))
+
+
+def _name(density: TransitionDensity) -> str:
+    origin = density.sde.origin
+    return "your SDE" if origin is None else f"the built-in model {origin[0]}"
+
+
+def _domain(density: TransitionDensity) -> dict[str, object]:
+    if all(part.describe()["domain"] == "Real" for part in density.sde.domain):
+        return {}
+    maps = " × ".join(in_words(part.describe()) for part in density.chart.maps)
+    return {"domain": maps, "its ends": ends_in_words(density.facts.boundaries) or "not tested"}
+
+
+def _start_time(density: TransitionDensity) -> str:
+    law = density.scope.start_times
+    return f"{density.start_time:g}" if law is None else in_words(law.describe())
+
+
+def _judgement(density: TransitionDensity) -> dict[str, object]:
+    """Certificate and error at the end, in a line each."""
+    bounds, errors = density.facts.certificate, density.facts.errors
+    lines_: dict[str, object] = {}
+    if bounds:
+        last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
+        words = (f"{r['bound'] + 3 * r['stderr']:.1e} from the {r['start']}" for r in last)
+        lines_["total variation to the truth, at most"] = ", ".join(words)
+    if errors:
+        worst = max(row["squared_l2"] for row in errors)
+        lines_["relative squared L2 error"] = f"at most {worst:.1e}, mean over starts"
+    return lines_
+
+
+def _given(x0: np.ndarray, others: dict[str, Any]) -> str:
+    start = f"x0 = ({', '.join(f'{value:.3g}' for value in x0)})"
+    params = [f"{name} = {value:.3g}" for name, value in others.get("params", {}).items()]
+    time = [f"start time {others['start_time']:.3g}"] if "start_time" in others else []
+    return ", ".join([start, *params, *time])
+
+
+def _number(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
