@@ -30,6 +30,7 @@ def test_benes_bridge(tmp_path, capsys):
     assert (tmp_path / "fan.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_double_well_filter_on_an_exact_density(tmp_path):
     """Beneš in one dimension, whose density splits as well, spares the learning."""
     main = example("double_well_filter").main
@@ -40,6 +41,7 @@ def test_double_well_filter_on_an_exact_density(tmp_path):
     assert (tmp_path / "bands.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_euler_is_biased_where_the_density_is_not():
     module = example("coarse_ou")
     found, true = module.main(), module.TRUE

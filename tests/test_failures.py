@@ -43,6 +43,7 @@ def answers(density):
     return bool(np.isfinite(x).all() and np.isfinite(density.log_prob(x, times, x0)).all())
 
 
+@pytest.mark.slow
 def test_paths_that_explode_are_named_and_shorter_horizons_help():
     failed = ended(lambda t, x: x**3, starts=df.Normal(0.0, 2.0))
     assert failed.status is df.Status.EXPLODING

@@ -39,6 +39,7 @@ def test_learning_beats_the_source(trained, benes, getkey):
     assert np.all(learned.squared_l2.mean(axis=1) < source.squared_l2.mean(axis=1) / 100)
 
 
+@pytest.mark.slow
 def test_the_papers_flow_beats_the_source(benes, getkey):
     settings = RAW | {"layers": 4, "samples": 512, "tolerance": 2e-3}
     density = df.learn(benes.sde, benes.starts, 0.1, key=getkey(), **settings)
@@ -88,6 +89,7 @@ def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
     assert np.all(found.mean(axis=1) < 0.01**2)
 
 
+@pytest.mark.slow
 def test_noise_that_depends_on_the_state(getkey):
     model = df.models.sheared(2)
     density = df.learn(
@@ -126,6 +128,7 @@ def test_equal_keys_give_equal_densities(getkey):
     np.testing.assert_array_equal(paths[0].thetas, paths[1].thetas)
 
 
+@pytest.mark.slow
 def test_training_is_float64_and_leaves_the_precision_alone(getkey):
     model = df.models.benes()
     with jax.enable_x64(False):
@@ -170,6 +173,7 @@ def test_nan_ends_in_a_status_with_the_last_good_state(getkey):
         density.log_prob(jnp.zeros(2), 0.01, jnp.zeros(2))
 
 
+@pytest.mark.slow
 def test_collapsing_steps_end_in_a_status(getkey):
     model = df.models.benes()
     # No step can meet a tolerance far below the rounding of the smallest one.

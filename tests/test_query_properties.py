@@ -113,6 +113,7 @@ def test_whole_numbers_are_taken_in_any_type(x, t, kind):
     np.testing.assert_array_equal(found, EXACT.log_prob(np.array(x, float), float(t), x))
 
 
+@pytest.mark.slow
 @some
 @given(arrays((3, 2)), arrays((3,), times))
 def test_single_precision_agrees_to_its_digits(x, t):
@@ -162,6 +163,7 @@ def test_compiled_queries_agree_with_eager_ones(x, t, x0):
     np.testing.assert_allclose(SCORE(x, t, x0), EXACT.score(x, t, x0), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @some
 @given(shapes, shapes, numbers)
 def test_parameters_broadcast_with_points(x_shape, rate_shape, rate):
@@ -183,6 +185,7 @@ def test_states_of_one_component_are_never_guessed(x):
         FAMILY.log_prob(x, 0.5, [0.0], {"rate": 1.0, "level": 0.0, "noise": 1.0})
 
 
+@pytest.mark.slow
 def test_learned_densities_take_empty_batches_and_infinities():
     density = still_density(df.models.brownian(1), source="euler")
     assert density.log_prob(np.zeros((0, 1)), 0.5, [0.0]).shape == (0,)
@@ -191,6 +194,7 @@ def test_learned_densities_take_empty_batches_and_infinities():
     np.testing.assert_array_equal(density.prob([[np.inf], [-np.inf]], 0.5, [0.0]), 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "x, t, x0", [((7,), (), ()), ((7, 1), (3,), ()), ((2, 7), (), (7,)), ((), (9,), (2, 1))]
 )

@@ -50,6 +50,7 @@ def test_the_bound_holds_and_is_useful(judged, getkey):
     assert np.median(found.bound / true) < 30
 
 
+@pytest.mark.slow
 def test_nothing_to_bound_where_the_source_is_exact(getkey):
     model = df.models.brownian(1)
     settings = {"preset": "quick", "layers": 2, "hidden": 2, "certify": False}
@@ -70,6 +71,7 @@ def test_a_disturbed_path_is_noticed(trained, benes, getkey):
     assert bounds[1] > true
 
 
+@pytest.mark.slow
 def test_too_few_points_are_noticed():
     few, model = learned_linear(samples=16)  # for 106 parameters
     enough, _ = learned_linear()  # 256 points
@@ -87,6 +89,7 @@ def test_starts_outside_are_noticed(trained):
     np.testing.assert_allclose(trained.coverage(x0), [1.0, 0.0], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_honest(trained):
     x0, t = np.zeros(2), trained.horizon
     found = [trained.certificate(jr.key(k), t, x0, samples=16) for k in range(30)]

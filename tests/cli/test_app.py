@@ -48,6 +48,7 @@ def test_info_in_words_and_in_json(ran):
     assert header["settings"]["samples"] == 64
 
 
+@pytest.mark.slow
 def test_run_does_without_an_exact_density(tmp_path, capsys):
     small = {"layers": 2, "samples": 64, "tolerance": 0.1, "max_steps": 3}
     with pytest.warns(UserWarning, match="max_steps"):

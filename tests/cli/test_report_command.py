@@ -14,6 +14,7 @@ def file(trained, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_report_of_a_file(file, tmp_path):
     write_report(file, None, tmp_path / "page.html", 4, 0)
     text = (tmp_path / "page.html").read_text("utf-8")

@@ -134,6 +134,7 @@ def test_filter_of_one_component(invoke, tmp_path):
     assert (tmp_path / "bands.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_propagate_at_points_and_by_draws(invoke, density, tmp_path):
     np.savez(tmp_path / "at.npz", x=STATES)
     law = ["--law", '{"law": "Normal", "mean": 0.2, "std": 0.4}']
@@ -172,6 +173,7 @@ def test_wrong_uses_get_one_clear_line(arguments, message, invoke, tmp_path):
     assert not list(tmp_path.iterdir()), "a mistake must leave nothing behind"
 
 
+@pytest.mark.slow
 def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
     pytest.importorskip("numpyro")
     monkeypatch.chdir(tmp_path)

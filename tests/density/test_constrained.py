@@ -54,6 +54,7 @@ def test_unit_mass_over_the_domain(learned):
         np.testing.assert_allclose(weight @ law.prob(x, T, X0), 1.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_scores_by_finite_differences(learned):
     x, h = np.array([0.07]), 1e-6
     slope = (learned.log_prob(x + h, T, X0) - learned.log_prob(x - h, T, X0)) / (2 * h)
@@ -63,6 +64,7 @@ def test_scores_by_finite_differences(learned):
     np.testing.assert_allclose(learned.start_score(x, T, X0)[0], slope, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_residual_is_that_of_the_states_equation(learned):
     x, t = jnp.array([0.07]), jnp.array(0.2)
 
@@ -177,6 +179,7 @@ def test_agrees_with_simulated_paths(learned, getkey):
     assert found.energy_z < 4
 
 
+@pytest.mark.slow
 def test_accessible_ends_are_announced(getkey):
     model = df.models.cir(0.5, 0.06, 0.3)
     with pytest.warns(df.BoundaryWarning, match=r"component 0 at 0.*0\.667.*cannot be trusted"):

@@ -57,6 +57,7 @@ def test_exact_densities_hold_everywhere(benes):
     assert np.isfinite(benes.exact.log_prob(np.zeros(2), 0.1, FAR, strict=True))
 
 
+@pytest.mark.slow
 def test_draws_of_the_law_itself_are_no_news(fresh, recwarn):
     # A few of ten thousand are outside; that is what the law is like.
     x0 = fresh.starts.sample(jr.key(1), (10_000,))
@@ -67,6 +68,7 @@ def test_draws_of_the_law_itself_are_no_news(fresh, recwarn):
         fresh.log_prob(np.zeros(2), 0.1, np.concatenate([x0, FAR[None]]))
 
 
+@pytest.mark.slow
 def test_uses_report_the_share_outside(fresh, getkey):
     with pytest.warns(df.OutsideWarning, match="1 of 4"):
         law = df.propagate(fresh, np.stack([INSIDE, INSIDE, INSIDE, FAR]), 0.1)

@@ -22,6 +22,7 @@ def test_half_steps_agree_with_whole_ones(trained, getkey):
     assert found.stderr < 1e-3
 
 
+@pytest.mark.slow
 def test_half_steps_find_a_density_that_does_not_add_up(trained, getkey):
     class Slow(df.TransitionDensity):
         """Time runs at another pace in the second half."""

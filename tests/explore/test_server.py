@@ -197,6 +197,7 @@ def test_parameters_are_controls_and_fields(family):
         family.picture("t=0.1&x0=0.2&p.rate=1.5&p.level=0.1")
 
 
+@pytest.mark.slow
 def test_sections_and_marginals_of_more_components():
     model = df.models.brownian(3)
     explorer = Explorer(unmoved(model, 1.0))

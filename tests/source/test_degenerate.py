@@ -95,6 +95,7 @@ def test_no_basis_is_needed_along_the_axes():
     assert graded_basis(full.sde, 0.0, np.zeros(2)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sde", [df.models.langevin().sde, CURVED], ids=["well", "curved"])
 def test_the_forcing_of_nonlinear_equations_stays_bounded(sde, getkey):
     found = forcings(df.MomentSource(sde), [1e-3, 1e-2, 1e-1], getkey)

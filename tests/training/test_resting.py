@@ -29,6 +29,7 @@ def test_a_source_that_errs_is_corrected(model):
     assert density.facts.history[-1].rank > 0
 
 
+@pytest.mark.slow
 def test_a_source_that_errs_late_is_corrected_too():
     def drift(t, x):
         # Linear up to t = 0.5, then bent.

@@ -60,6 +60,7 @@ def test_an_exact_density_guides_well(name, getkey):
     assert found.effective_share > 0.9
 
 
+@pytest.mark.slow
 def test_true_short_transitions_do_not_suit_noise_that_depends_on_the_state(getkey):
     sheared = EXACT_MODELS["sheared"][0]
     # A Gaussian step misses the true one by sqrt(h) in the log-density: over all steps the variance
@@ -67,6 +68,7 @@ def test_true_short_transitions_do_not_suit_noise_that_depends_on_the_state(getk
     assert bridged(sheared, getkey(), local=sheared.exact).effective_share < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [2, 20])
 def test_linear_oscillators_with_noise_on_the_velocity_are_bridged_exactly(steps, getkey):
     model = df.models.linear_langevin()
@@ -83,12 +85,14 @@ def test_brownian_motion_is_bridged_exactly_by_two_steps(getkey):
     np.testing.assert_allclose(found.log_weights, exact, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_exact_short_transitions_leave_equal_weights_on_benes(getkey):
     found = bridged(BENES, getkey(), t=3.0, steps=5, local=BENES.exact)
     exact = float(BENES.exact.log_prob(np.ones(2), 3.0, np.zeros(2)))
     np.testing.assert_allclose(found.log_weights, exact, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_weights_make_up_for_a_density_of_another_process(getkey):
     x0, x1 = np.array([0.3, -0.4]), np.array([1.0, 0.5])
     found = df.bridge(
