@@ -43,7 +43,9 @@ def run(path, folder, monkeypatch, **names):
         exec(compile(code(path), f"<{path.name}>", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("README.md", marks=pytest.mark.slow), "docs/index.md"]
+)
 def test_front_pages_run(name, tmp_path, monkeypatch):
     monkeypatch.setattr(df, "learn", unmoved)
     run(ROOT / name, tmp_path, monkeypatch)

@@ -17,6 +17,7 @@ RAW = {"preset": "paper", "layers": 2, "samples": 128, "tolerance": 1e-2, "regul
 SMALL, RAW = SMALL | {"certify": False}, RAW | {"certify": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SMALL, RAW], ids=["standardised", "raw"])
 def test_brownian_motion_stays_at_its_source(settings, getkey):
     model = df.models.brownian(2)
@@ -50,7 +51,7 @@ def test_the_papers_flow_beats_the_source(benes, getkey):
     assert learned.squared_l2.mean() < source.squared_l2.mean() / 20
 
 
-@pytest.mark.parametrize("steps", ["explicit", "implicit"])
+@pytest.mark.parametrize("steps", [pytest.param("explicit", marks=pytest.mark.slow), "implicit"])
 def test_a_double_well_is_learned(steps, getkey, monkeypatch):
     # Euler's source is at -2.8 for a start at 2 by then.
     loop, implicit_steps = "diracflow.training.switching_loop.", []
@@ -122,6 +123,7 @@ def test_a_tighter_budget_gives_a_smaller_error(benes, getkey):
     assert errors[0] < 0.3**2
 
 
+@pytest.mark.slow
 def test_equal_keys_give_equal_densities(getkey):
     model, key = df.models.benes(), getkey()
     paths = [df.learn(model.sde, model.starts, 0.01, key=key, **SMALL).trajectory for _ in range(2)]
@@ -194,6 +196,7 @@ def test_limits_return_what_was_learned(limit, status, getkey):
     assert np.isfinite(density.log_prob(x, density.horizon, x))
 
 
+@pytest.mark.slow
 def test_legacy_keys_are_accepted():
     model = df.models.benes()
     with warnings.catch_warnings():

@@ -18,7 +18,7 @@ def learned_linear(**changes):
     return density, model
 
 
-@pytest.fixture(scope="module", params=["benes", "ou"])
+@pytest.fixture(scope="module", params=["benes", pytest.param("ou", marks=pytest.mark.slow)])
 def judged(request, trained, benes):
     """A learned density and its model."""
     return (trained, benes) if request.param == "benes" else learned_linear()

@@ -294,8 +294,13 @@ main_thread = pytest.mark.skipif(
 def test_signals_keep_the_last_step(number, reason, tmp_path, monkeypatch):
     # Checkpoints are too far apart to hold the third step but for the signal.
     monkeypatch.setattr("diracflow.checkpoint.keeper._SPACING", 1e9)
-    with pytest.raises(reason) as caught:
-        walked(tmp_path, 3, lambda: os.kill(os.getpid(), number))
+    # A process in the background may have been started with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(reason) as caught:
+            walked(tmp_path, 3, lambda: os.kill(os.getpid(), number))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert caught.value.__notes__[-1].startswith(f"3 steps, up to t=0.25, are kept in {tmp_path};")
     assert names(tmp_path) == numbered(1, 3)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

@@ -14,6 +14,7 @@ from diracflow.density.files import read_header
 from diracflow.evaluate.errors import errors
 from diracflow.evaluate.simulation import agreement_with_paths
 
+pytestmark = pytest.mark.slow  # a training on a domain takes a minute to compile
 SETTINGS = {"preset": "quick", "hidden": 4, "tolerance": 1e-2, "certify": False}
 T, X0 = 0.5, np.array([0.05])
 
@@ -54,7 +55,6 @@ def test_unit_mass_over_the_domain(learned):
         np.testing.assert_allclose(weight @ law.prob(x, T, X0), 1.0, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_scores_by_finite_differences(learned):
     x, h = np.array([0.07]), 1e-6
     slope = (learned.log_prob(x + h, T, X0) - learned.log_prob(x - h, T, X0)) / (2 * h)
@@ -64,7 +64,6 @@ def test_scores_by_finite_differences(learned):
     np.testing.assert_allclose(learned.start_score(x, T, X0)[0], slope, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_residual_is_that_of_the_states_equation(learned):
     x, t = jnp.array([0.07]), jnp.array(0.2)
 
@@ -117,7 +116,6 @@ def test_coverage_is_that_of_the_states(learned, cir):
     assert not learned.outside(np.array([0.06]))
 
 
-@pytest.mark.slow
 def test_save_and_load(learned, cir, tmp_path):
     path = tmp_path / "cir.dflow"
     learned.save(path)
@@ -133,7 +131,6 @@ def test_save_and_load(learned, cir, tmp_path):
         df.load(path, sde=real)
 
 
-@pytest.mark.slow
 def test_propagated_law_has_unit_mass(learned, cir):
     law = df.propagate(learned, cir.starts, T, draws=512)
     x, weight = on_line(learned, T, X0)
@@ -143,7 +140,6 @@ def test_propagated_law_has_unit_mass(learned, cir):
         df.propagate(learned, df.Normal(0.05, 0.05), T)
 
 
-@pytest.mark.slow
 def test_bridges_stay_inside_and_estimate_the_density(learned, cir, getkey):
     x1 = np.array([0.01])
     for density in (learned, cir.exact):
@@ -157,7 +153,6 @@ def test_bridges_stay_inside_and_estimate_the_density(learned, cir, getkey):
         df.bridge(getkey(), learned, [0.03], [-0.01], T)
 
 
-@pytest.mark.slow
 def test_filter_and_likelihood(learned, cir, getkey):
     def observe(x, y):
         return -0.5 * ((y - x[0]) / 0.02) ** 2
@@ -172,14 +167,12 @@ def test_filter_and_likelihood(learned, cir, getkey):
     np.testing.assert_allclose(df.log_likelihood(learned, times, states), exact, atol=0.05)
 
 
-@pytest.mark.slow
 def test_agrees_with_simulated_paths(learned, getkey):
     found = agreement_with_paths(learned, getkey(), T, X0, paths=1000, steps=200)
     assert found.mean_z < 4
     assert found.energy_z < 4
 
 
-@pytest.mark.slow
 def test_accessible_ends_are_announced(getkey):
     model = df.models.cir(0.5, 0.06, 0.3)
     with pytest.warns(df.BoundaryWarning, match=r"component 0 at 0.*0\.667.*cannot be trusted"):

@@ -99,6 +99,7 @@ def test_parameters_broadcast(learned):
     assert learned.residual(X, 0.2, X0, params).shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_likelihood_and_its_maximum(learned):
     times = np.linspace(0, 30, 151)
     keys = jr.split(jr.key(7), len(times) - 1)

@@ -15,6 +15,7 @@ from diracflow.evaluate.simulation import agreement_with_paths, euler_maruyama
 X0 = np.array([0.4, -0.3])
 
 
+@pytest.mark.slow
 def test_half_steps_agree_with_whole_ones(trained, getkey):
     found = chapman_kolmogorov(trained, getkey(), 0.3, X0)
     # Recorded error of this training: 1e-3 in total variation, below the noise.

@@ -143,6 +143,7 @@ def test_in_two_dimensions_the_masks_are_the_papers():
     np.testing.assert_array_equal(fixed, permuted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["accurate", "paper"])
 def test_layers_are_scanned_not_unrolled(preset):
     # The program of a longer flow must not be longer: compile time does not grow with the layers.

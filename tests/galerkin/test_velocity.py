@@ -136,6 +136,7 @@ def test_weights_stand_for_repeated_points(getkey):
     np.testing.assert_allclose(weighted.moment, repeated.moment, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_implicit_start_solves_the_equation_of_first_order(getkey):
     # For dX = -a X dt + dW the density in standardised coordinates is, to first order in the clock
     # squared, N(0, I) with a linear change of variables: the start must leave hardly any residual,
@@ -151,6 +152,7 @@ def test_implicit_start_solves_the_equation_of_first_order(getkey):
     assert later.fresh_residuals[0] < 1e-4
 
 
+@pytest.mark.slow
 def test_iterations_solve_a_stage(getkey):
     # The target is made from parameters nearby, so that a solution exists: iterations must find
     # its log-density although their linearisation is that of where they start.
@@ -250,6 +252,7 @@ def test_in_sample_residual_flatters(getkey):
     np.testing.assert_allclose(fitted.fresh_residuals[0], 1.0)
 
 
+@pytest.mark.slow
 def test_velocity_is_traced_once(getkey):
     # Changing theta, time or points must not compile again.
     model, traces = df.models.benes(), []

@@ -23,6 +23,7 @@ def test_a_linear_equation_needs_no_training(model, getkey):
     assert np.all(found.squared_l2 < 1e-20)
 
 
+@pytest.mark.slow
 def test_a_source_that_errs_is_corrected(model):
     density = df.learn(model.sde, model.starts, 0.1, key=jr.key(0), source="euler", **SMALL)
     assert np.any(density.trajectory.thetas != density.trajectory.thetas[0])

@@ -77,6 +77,7 @@ def test_points_are_twice_as_many_as_parameters(parameters):
     assert np.log2(samples) % 1 == 0
 
 
+@pytest.mark.slow
 def test_the_source_follows_from_the_drift():
     def taken(sde, dim, source="auto"):
         settings = sized(settings_for("quick", source=source), dim)

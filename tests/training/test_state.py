@@ -46,6 +46,7 @@ def timeless(state):
     return arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [1, 2, 4], ids=["start", "explicit", "implicit"])
 def test_a_restored_loop_goes_on_to_the_same_bits(before, monkeypatch):
     # Steps are implicit from the fourth on, so that the switch lies ahead, or behind.
