@@ -37,8 +37,10 @@ def in_pieces(
         return evaluate(*arrays)
     batch = np.broadcast_shapes(t.shape, *(p.shape[:-1] for p in points))
     axis, rows = int(np.argmax(batch)), math.prod(batch)
+    if rows <= PIECE:  # the product above counts arrays of the same rows more than once
+        return evaluate(*arrays)
     length = batch[axis]
-    size = -(-length // min(-(-rows // PIECE), length)) if rows else 1
+    size = -(-length // min(-(-rows // PIECE), length))
     parts = []
     for first in range(0, length, size):
         # The last piece overlaps the one before: one compilation serves all.
