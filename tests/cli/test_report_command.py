@@ -1,6 +1,7 @@
 import pytest
 
-from diracflow.cli.report import exact_of, write_report
+from diracflow.cli.report import write_report
+from diracflow.problem.models import exact_of
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def test_report_of_a_file(file, tmp_path):
 
 
 def test_the_exact_density_is_found_by_name(trained, benes):
-    assert exact_of(trained).log_prob([0.1, 0.2], 0.2, [0.0, 0.0]) == pytest.approx(
+    assert exact_of(trained.sde).log_prob([0.1, 0.2], 0.2, [0.0, 0.0]) == pytest.approx(
         float(benes.exact.log_prob([0.1, 0.2], 0.2, [0.0, 0.0])), rel=1e-12
     )
 

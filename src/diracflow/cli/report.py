@@ -1,6 +1,5 @@
 """`diracflow report`: a page about a model file."""
 
-import json
 from pathlib import Path
 
 import jax.random as jr
@@ -8,7 +7,7 @@ import jax.random as jr
 from ..density.card import certificate_table
 from ..density.transition import TransitionDensity
 from ..evaluate.study import study
-from ..problem.models import model
+from ..problem.models import exact_of
 from ..problem.transition import AbstractTransitionDensity
 from .model import load_model
 
@@ -20,16 +19,10 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
     if not out.parent.is_dir():
         raise ValueError(f"There is no folder {out.parent} to write {out.name} into.")
     density = load_model(path, sde)
-    exact = exact_of(density)
+    exact = exact_of(density.sde)
     from .. import view
 
     view.report(_judged(density, exact, starts, seed), exact, file=str(path), path=out)
-
-
-def exact_of(density: TransitionDensity) -> AbstractTransitionDensity | None:
-    """The exact density of a built-in model, if it has one."""
-    origin = density.sde.origin
-    return None if origin is None else model(origin[0], **json.loads(origin[1])).exact
 
 
 def _judged(

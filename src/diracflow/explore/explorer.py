@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 
 from ..density.transition import TransitionDensity
-from ..problem.models import model
+from ..problem.models import exact_of
 from ..problem.transition import AbstractTransitionDensity
 from ..training.status import Status
 from ..uses.bridges import bridge
@@ -42,7 +42,7 @@ class Explorer:
         if density.horizon <= 0:
             raise ValueError("Nothing was learned: the horizon of this density is zero.")
         self.density, self.title = density, title
-        self.exact = exact_of(density) if exact is None else exact
+        self.exact = exact_of(density.sde) if exact is None else exact
         self._locks = {name: threading.Lock() for name in ("picture", "certificate", "bridge")}
         self._certificates: OrderedDict[tuple, dict[str, Any]] = OrderedDict()
         self._controls = controls(density)
@@ -132,12 +132,6 @@ class Explorer:
         times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
         found = self.density.certificate(jr.key(0), times, query.x0, _SAMPLES, **query.given)
         return {name: array.tolist() for name, array in (("t", times), *found._asdict().items())}
-
-
-def exact_of(density: TransitionDensity) -> AbstractTransitionDensity | None:
-    """The exact density of a built-in model, where one is known."""
-    origin = density.sde.origin
-    return None if origin is None else model(origin[0], **json.loads(origin[1])).exact
 
 
 def packed(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:

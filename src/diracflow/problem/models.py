@@ -1,6 +1,7 @@
 r"""Ready-made SDEs, each with its start law, its horizon and, where known, its exact density."""
 
 import inspect
+import json
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
 from .laws import Normal, Uniform
 from .model import Model, origin_of, require_finite, require_positive
 from .sde import SDE, Origin
+from .transition import AbstractTransitionDensity
 
 
 def brownian(dim: int = 2) -> Model:
@@ -250,6 +252,11 @@ def model(name: str, **arguments: object) -> Model:
             f"The model {name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}."
         )
     return MODELS[name](**arguments)
+
+
+def exact_of(sde: SDE) -> AbstractTransitionDensity | None:
+    """The exact density of an SDE, if it is a built-in model's and known."""
+    return None if sde.origin is None else model(sde.origin[0], **json.loads(sde.origin[1])).exact
 
 
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:

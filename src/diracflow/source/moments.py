@@ -36,8 +36,8 @@ from .ensemble import nodes
 from .gaussian import AbstractGaussianSource
 
 # Steps of the closure. Where the time of the start varies more of them are needed to follow how
-# coefficients change; elsewhere 24 gave the same forcing as 12, within a hundredth wherever it exceeds
-# 1e-3, on Langevin and van der Pol equations.
+# coefficients change; elsewhere 24 gave the same forcing as 12, within a hundredth wherever it
+# exceeds 1e-3, on Langevin and van der Pol equations.
 _STEPS, _STEPS_IN_TIME = 12, 24
 # Halvings within a step: exact to rounding up to a product of 150 of slopes and horizon.
 _DOUBLINGS = 8
