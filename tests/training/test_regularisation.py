@@ -47,3 +47,21 @@ def test_residuals_that_are_not_finite_teach_nothing():
     choice = Regularisation(None)
     choice.choose(np.array([0.1, np.nan, 0.2]), 1.0)
     assert choice.value == Regularisation(None).value
+
+
+@pytest.mark.parametrize("best", [1e-3, 1e-6])
+def test_implicit_steps_judge_the_strength_in_force(best):
+    choice = Regularisation(None)
+    for _ in range(60):
+        choice.settle()
+        assert choice.spread()[1] == choice.value == choice.strength
+        choice.choose(1e-3 * (1 + np.log(choice.spread() / best) ** 2), 0.0)
+    choice.settle()
+    # Less than 1e-4 is not for implicit steps.
+    assert abs(np.log(choice.strength / max(best, 1e-4))) <= np.log(4)
+
+
+def test_a_fixed_value_is_not_settled():
+    choice = Regularisation(1e-6)
+    choice.settle()
+    assert choice.value == 1e-6

@@ -101,6 +101,7 @@ class ImplicitLoop(TimeLoop):
 
     def implicit_step(self) -> Status:
         """One accepted step of the ESDIRK method."""
+        self.regularisation.settle()
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.clock)
         log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)

@@ -59,6 +59,11 @@ class Regularisation:
         """The value in force: the present one, or more where iterations need it."""
         return max(self.value, self._lifted)
 
+    def settle(self) -> None:
+        """Before an implicit step: judge on fresh points what is in force, not what it exceeds."""
+        if not self._fixed:
+            self.value = max(self.value, _LIFTED_FIRST)
+
     def lift(self) -> bool:
         """Raise the strength after iterations that did not converge; whether there was room."""
         if self.strength >= _LIFTED_MOST:
