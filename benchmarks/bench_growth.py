@@ -23,7 +23,8 @@ from diracflow.galerkin.collocation import CUBES, draw, place
 from diracflow.galerkin.implicit import system
 from diracflow.galerkin.velocity import velocity
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import sampled, settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sampled, sized
 
 REPEATS = 11
 

@@ -12,7 +12,8 @@ from diracflow.problem.given import scope
 from diracflow.problem.laws import AbstractLaw
 from diracflow.training.build import build_ansatz, source_name
 from diracflow.training.history import Record
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 from diracflow.training.trajectory import Trajectory
 
 _RNG = np.random.default_rng(3)

@@ -39,7 +39,8 @@ from .training.history import Record
 from .training.loop import TimeLoop
 from .training.memory import memory_text, predicted_memory, require_memory
 from .training.progress import Progress, progress_for
-from .training.settings import Settings, sampled, settings_for, sized
+from .training.settings import Settings, settings_for
+from .training.sizes import sampled, sized
 from .training.status import Status
 from .training.switching_loop import SwitchingLoop
 

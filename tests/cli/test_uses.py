@@ -12,7 +12,8 @@ import diracflow as df
 from diracflow.cli import app, model
 from diracflow.density.transition import Facts
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 from diracflow.training.trajectory import Trajectory
 
 

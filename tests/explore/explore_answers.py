@@ -11,7 +11,8 @@ import diracflow as df
 from diracflow.density.transition import Facts
 from diracflow.problem.given import scope
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 from diracflow.training.trajectory import Trajectory
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import diracflow as df
 from diracflow.training.build import build_ansatz, orders
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 
 
 def settings(dim, preset, **changes):

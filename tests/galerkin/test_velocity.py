@@ -12,7 +12,8 @@ from diracflow.galerkin.implicit import factor, iterate, system, values_at
 from diracflow.galerkin.solve import gram_matrix, normal_equations, relative_residual
 from diracflow.galerkin.velocity import survey, velocity
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 
 BOTH = pytest.mark.parametrize("preset", ["accurate", "paper"])
 

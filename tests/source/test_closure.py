@@ -7,7 +7,8 @@ import pytest
 import diracflow as df
 from diracflow.source.ensemble import ensemble
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 
 WELL = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 

@@ -15,7 +15,8 @@ from diracflow.galerkin.solve import NormalEquations
 from diracflow.galerkin.velocity import Velocity
 from diracflow.training import memory
 from diracflow.training.explicit_loop import ExplicitLoop
-from diracflow.training.settings import sampled, settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sampled, sized
 from diracflow.training.status import Status
 
 

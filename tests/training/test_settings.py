@@ -4,7 +4,8 @@ import pytest
 
 import diracflow as df
 from diracflow.training.build import build_ansatz, source_name
-from diracflow.training.settings import PRESETS, Settings, sampled, settings_for, sized
+from diracflow.training.settings import PRESETS, Settings, settings_for
+from diracflow.training.sizes import sampled, sized
 
 BAD_SETTINGS = {
     "odd layers": ({"layers": 5}, "`layers` must be even.*5"),

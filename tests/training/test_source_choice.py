@@ -4,7 +4,8 @@ import pytest
 
 import diracflow as df
 from diracflow.training.build import build_ansatz, source_name, source_reason
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 
 STRAIGHT = df.SDE(lambda t, x: jnp.ones(2), lambda t, x: jnp.eye(2), 2)
 CHOICES = {

@@ -23,8 +23,8 @@ from ..storage.container import MAX_BYTES, packed, read_container
 from ..storage.refusal import DataFileError, named
 from ..storage.strict_json import parsed
 from ..training.build import build_ansatz
-from ..training.flow_size import parameter_count
 from ..training.history import Record
+from ..training.sizes import parameter_count
 from ..training.status import Status
 from .arrays import MARKS, PATH, Arrays, check_arrays, trajectory_of
 from .header import described, settings_of, with_numbers

@@ -1,7 +1,6 @@
 """What a user may set about a training, and the presets."""
 
 import dataclasses
-import math
 import numbers
 from typing import Any
 
@@ -161,34 +160,3 @@ def settings_for(preset: str, **changes: Any) -> Settings:
     if unknown:
         raise ValueError(f"Unknown setting {unknown[0]!r}; there are {', '.join(known)}.")
     return dataclasses.replace(PRESETS[preset], **changes)
-
-
-def sized(settings: Settings, dim: int, given: int | None = None) -> Settings:
-    """The settings with layers and width filled in for a problem in `dim` dimensions.
-
-    `given` is the number of inputs, parameters and start time included; `dim` without these.
-
-    Two splits of the components into halves cannot tell apart more than four of them, three not
-    more than eight: pairs of layers grow with the logarithm of the dimension. The outputs of a
-    layer grow with the dimension and its width falls, so that the number of parameters grows slowly
-    until the width is down to three. A tighter tolerance asks for more of them, and so do inputs
-    that vary beside the start: units grow with the square root of their number.
-    """
-    pairs = max(2, math.ceil(math.log2(dim)))
-    width = 8 * min(dim / 2, 2 / dim) * (3e-3 / settings.tolerance) ** 0.1
-    width *= math.sqrt((given or dim) / dim)
-    return dataclasses.replace(
-        settings,
-        layers=settings.layers or 2 * pairs,
-        hidden=settings.hidden or max(3, round(width)),
-    )
-
-
-def sampled(settings: Settings, parameters: int) -> Settings:
-    """The settings with the number of points filled in, at least twice that of the parameters.
-
-    A power of two, for which Sobol points are balanced.
-    """
-    return dataclasses.replace(
-        settings, samples=settings.samples or 2 ** math.ceil(math.log2(2 * parameters))
-    )

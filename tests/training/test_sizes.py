@@ -1,10 +1,12 @@
+import dataclasses
+
 import jax.random as jr
 import pytest
 
 import diracflow as df
 from diracflow.training.build import build_ansatz
-from diracflow.training.flow_size import parameter_count
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import parameter_count, sampled, sized
 
 
 @pytest.mark.parametrize("flow", ["monotone", "affine"])
@@ -27,3 +29,20 @@ def test_what_varies_beside_the_start_counts():
     settings = sized(settings_for("quick", source="euler"), 1, 4)
     ansatz = build_ansatz(family.sde, law, 0.0, 1.0, settings, jr.key(0))
     assert parameter_count(1, 4, settings) == len(ansatz.theta)
+
+
+@pytest.mark.parametrize("dim", [12, 16, 20])
+def test_layers_end_where_parameters_are_too_many(dim):
+    settings = sized(settings_for("accurate"), dim)
+    more = dataclasses.replace(settings, layers=settings.layers + 2)
+    assert parameter_count(dim, dim, settings) <= 5000 < parameter_count(dim, dim, more)
+
+
+def test_there_is_a_pair_of_layers_in_any_dimension():
+    assert sized(settings_for("accurate"), 50).layers == 2
+
+
+@pytest.mark.parametrize("parameters", [4097, 4720, 6144, 6145, 10**4])
+def test_many_points_are_little_more_than_twice_the_parameters(parameters):
+    samples = sampled(settings_for("accurate"), parameters).samples
+    assert 2 * parameters <= samples < 3 * parameters

@@ -1,0 +1,78 @@
+"""How large a flow is, and how many points it is learned with, from settings alone.
+
+Files are checked with the count before anything is built from what they say.
+"""
+
+import dataclasses
+import math
+
+from .build import idle_dim_for
+from .settings import Settings
+
+# Layers that are not asked for end here: the cost of a velocity grows with the third power of the
+# number of parameters, and took 11 s with 4720 of them on two cores.
+_MOST_PARAMETERS = 5000
+# Up to here the points are a power of two, for which Sobol points are balanced; beyond it, in many
+# dimensions, balance is worth less than a quarter of the time.
+_BALANCED = 8192
+
+
+def sized(settings: Settings, dim: int, given: int | None = None) -> Settings:
+    """The settings with layers and width filled in for a problem in `dim` dimensions.
+
+    `given` is the number of inputs, parameters and start time included; `dim` without these.
+
+    Two splits of the components into halves cannot tell apart more than four of them, three not
+    more than eight: pairs of layers grow with the logarithm of the dimension, until they have too
+    many parameters. The outputs of a layer grow with the dimension and its width falls, so that
+    the number of parameters grows slowly until the width is down to three. A tighter tolerance asks
+    for more of them, and so do inputs that vary beside the start: units grow with the square root
+    of their number.
+    """
+    pairs = max(2, math.ceil(math.log2(dim)))
+    width = 8 * min(dim / 2, 2 / dim) * (3e-3 / settings.tolerance) ** 0.1
+    width *= math.sqrt((given or dim) / dim)
+    chosen = dataclasses.replace(
+        settings,
+        layers=settings.layers or 2,
+        hidden=settings.hidden or max(3, round(width)),
+    )
+    if settings.layers is not None:
+        return chosen
+    affordable = _MOST_PARAMETERS // parameter_count(dim, given or dim, chosen)
+    return dataclasses.replace(chosen, layers=2 * max(1, min(pairs, affordable)))
+
+
+def sampled(settings: Settings, parameters: int) -> Settings:
+    """The settings with the number of points filled in, at least twice that of the parameters."""
+    samples = 2 ** math.ceil(math.log2(2 * parameters))
+    if samples > _BALANCED and 3 * samples >= 8 * parameters:
+        samples = 3 * samples // 4
+    return dataclasses.replace(settings, samples=settings.samples or samples)
+
+
+def parameter_count(dim: int, context: int, settings: Settings) -> int:
+    """Parameters of the flow in `dim` dimensions, with `context` numbers given at the start."""
+    assert settings.layers is not None
+    assert settings.hidden is not None
+    idle = idle_dim_for(dim, settings)
+    parts = [(0, dim)] * 2 if idle == 0 else [(idle, dim - idle), (dim - idle, idle)]
+    layer = _monotone_layer if settings.flow == "monotone" else _affine_layer
+    pair = sum(layer(idle, moved, context, settings) for idle, moved in parts)
+    return settings.layers // 2 * pair
+
+
+def _monotone_layer(idle: int, moved: int, context: int, settings: Settings) -> int:
+    hidden = settings.hidden or 0
+    networks = (idle + context + 1, hidden + 1)
+    read_out = moved * (2 + 3 * settings.bumps)
+    quadratic = idle + idle * (idle + 1) // 2
+    mixing = (idle + moved) ** 2 if idle + moved > 1 else 0
+    return hidden * sum(networks) + read_out * (hidden + 1) + moved * (quadratic + context) + mixing
+
+
+def _affine_layer(idle: int, moved: int, context: int, settings: Settings) -> int:
+    hidden = settings.hidden or 0
+    lift = hidden * (idle + context + 1)
+    cell = 3 * hidden * (idle + context + hidden + 1) + hidden  # of a GRU
+    return lift + cell + 2 * moved * (hidden + 1) + moved
