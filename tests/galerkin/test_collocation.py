@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.collocation import CUBES, draw, widening
+from diracflow.galerkin.collocation import CUBES, Points, draw, tempered, widening
 
 STARTS = df.Normal([1.0, -2.0], [0.5, 2.0])
 
@@ -72,3 +72,24 @@ def test_any_number_of_points_is_finite(getkey):
     draws = draw(CUBES["sobol"], getkey(), STARTS, 2, 1000, 1.0)
     assert draws.noise.shape == (1000, 2)
     assert np.all(np.isfinite(draws.noise))
+
+
+def test_a_forcing_far_beyond_the_others_counts_as_a_large_one(getkey):
+    weight = jnp.linspace(0.5, 1.5, 1000)
+    forcing = jr.normal(getkey(), (1000,)).at[7].set(1e4)
+    points = Points(jnp.zeros((1000, 2)), jnp.zeros((1000, 2)), weight)
+    found = tempered(points, jnp.sqrt(weight) * forcing)
+    assert jnp.mean(found.weight) == pytest.approx(1.0, rel=1e-12)
+    others = np.delete(np.asarray(found.weight / weight), 7)
+    np.testing.assert_allclose(others, others[0], rtol=1e-12)
+    # What it adds to a mean of squares is that of a forcing of twenty medians.
+    median = float(jnp.median(jnp.abs(forcing)))
+    counted = float(found.weight[7] / others[0] / weight[7]) * 1e8
+    assert counted == pytest.approx((20 * median) ** 2, rel=1e-9)
+
+
+def test_usual_forcings_leave_the_weights_alone(getkey):
+    weight = jnp.ones(1000)
+    points = Points(jnp.zeros((1000, 1)), jnp.zeros((1000, 1)), weight)
+    for forcing in (jr.normal(getkey(), (1000,)), jnp.zeros(1000)):
+        np.testing.assert_array_equal(tempered(points, forcing).weight, weight)

@@ -22,6 +22,9 @@ from ..problem.randomness import generator
 
 UnitCube = Callable[[PRNGKeyArray, int, int], np.ndarray]
 
+# Times the median size of a forcing: what is larger counts as if it were this large.
+_FAR = 20.0
+
 
 class Draws(eqx.Module):
     """Start points and latent noise, one row each, and what each counts in a mean."""
@@ -47,6 +50,25 @@ def place(
     at_theta = ansatz.at(theta)
     y = jax.vmap(lambda x0, noise: at_theta.place(noise, clock, x0))(draws.x0, draws.noise)
     return Points(draws.x0, y, draws.weight)
+
+
+@eqx.filter_jit
+def tempered(points: Points, forcing: Float[Array, " n"]) -> Points:
+    """The points, weighted so that none has a forcing far beyond the usual.
+
+    Where a flow's tails are not yet those of the density, few points far out have forcings a
+    thousand times those of the others, and a fit over all points serves these few. Any positive
+    weights define a projection; the bulk is what matters.
+
+    **Arguments:**
+
+    - `forcing`: at the points, centred and scaled by their weights, as `assembly.evaluate` gives
+        it.
+    """
+    size = jnp.abs(forcing) / jnp.sqrt(jnp.maximum(points.weight, 1e-300))
+    excess = jnp.maximum(size / (_FAR * jnp.maximum(jnp.median(size), 1e-300)), 1.0)
+    weight = points.weight / excess**2
+    return Points(points.x0, points.y, weight / jnp.mean(weight))
 
 
 def draw(

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from ..flow.ansatz import StandardisedAnsatz
 from ..galerkin.assembly import linearise
-from ..galerkin.collocation import Points
+from ..galerkin.collocation import Points, tempered
 from ..galerkin.implicit import (
     Factor,
     Iterate,
@@ -104,9 +104,11 @@ class ImplicitLoop(TimeLoop):
         self.regularisation.settle()
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.clock)
-        log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)
+        _, forcing, size = values_at(self.ansatz, theta, clock, points)
         if not np.isfinite(float(size)):
             return Status.NOT_FINITE
+        points = tempered(points, forcing)
+        log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)
         rejected = 0
         while self.length >= SMALLEST * self.end:
             length = min(self.length, self.end - self.clock)
@@ -226,6 +228,7 @@ class ImplicitLoop(TimeLoop):
         judged = survey(seen.normal, spread, jnp.asarray(self.prior()))
         points = self.place(self.theta, self.clock, self.draw(again=1))
         theta, clock, weight = map(jnp.asarray, (equation.theta, equation.clock, equation.weight))
+        points = tempered(points, values_at(self.ansatz, theta, clock, points)[1])
         fresh = linearise(self.ansatz, theta, clock, points).implicit(weight)
         residuals, fresh_residuals = (
             np.asarray(relative_residuals(rows, judged.candidates)) for rows in (seen.rows, fresh)
