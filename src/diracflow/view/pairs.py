@@ -60,9 +60,15 @@ def pairs(
 
 
 def _bars(axis: Axes, draws: np.ndarray, truth: np.ndarray | None, ends: np.ndarray) -> None:
-    bins = np.linspace(*ends, _BARS + 1)
+    bins = np.linspace(ends[0], ends[1], _BARS + 1)
     axis.hist(
-        draws, bins, density=True, histtype="stepfilled", color=LEARNED, alpha=0.6, label="learned"
+        draws,
+        bins.tolist(),
+        density=True,
+        histtype="stepfilled",
+        color=LEARNED,
+        alpha=0.6,
+        label="learned",
     )
     if truth is not None:
         heights, _ = np.histogram(truth, bins, density=True)
@@ -73,7 +79,8 @@ def _bars(axis: Axes, draws: np.ndarray, truth: np.ndarray | None, ends: np.ndar
 
 def _tiles(axis: Axes, draws: np.ndarray, ends: np.ndarray) -> None:
     # Pixels within vector graphics: thousands of tiles would make them slow.
-    axis.hist2d(*draws.T, bins=_TILES, range=ends.tolist(), cmap=DENSITY_MAP, rasterized=True)
+    across, up = draws.T
+    axis.hist2d(across, up, bins=_TILES, range=ends.tolist(), cmap=DENSITY_MAP, rasterized=True)
     axis.yaxis.set_major_locator(MaxNLocator(3))
 
 
