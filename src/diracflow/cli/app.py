@@ -65,7 +65,7 @@ def run(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(BUILT_IN)}.")],
     preset: Preset = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Where to leave model, report and figures [runs/MODEL].")
+        Path | None, typer.Option(help="Where to leave model, report and figures; else runs/MODEL.")
     ] = None,
     seed: Seed = 0,
     starts: Annotated[int, typer.Option(help="Starts over which errors are averaged.")] = 64,
@@ -130,7 +130,7 @@ def learn(
         typer.Option(help='Laws of parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
     ] = None,
     start_time: Annotated[
-        str | None, typer.Option(help="When the process starts: a number, or a law of it [0].")
+        str | None, typer.Option(help="When the process starts: a number, or a law of it; else 0.")
     ] = None,
     preset: Preset = "accurate",
     seed: Seed = 0,

@@ -7,13 +7,10 @@ import warnings
 import webbrowser
 from pathlib import Path
 
-from ..density.files import load
 from ..density.guard import OutsideWarning
 from ..explore.explorer import Explorer
 from ..explore.server import Server
-from ..problem.model import Model
-from .problem import named_object
-from .run import prepare_jax
+from .model import load_with_exact
 from .streams import emit, talk
 
 # Seconds that answers under way are waited for at the end.
@@ -44,10 +41,7 @@ def explore_model(model: Path, port: int, browser: bool, sde: str | None) -> Non
 
 
 def _explorer(path: Path, sde: str | None) -> Explorer:
-    prepare_jax()
-    found = None if sde is None else named_object(sde)
-    exact = found.exact if isinstance(found, Model) else None
-    density = load(path, found.sde if isinstance(found, Model) else found)
+    density, exact = load_with_exact(path, sde)
     origin = density.sde.origin
     return Explorer(density, exact, path.stem if origin is None else origin[0])
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..density.files import load
 from ..density.transition import TransitionDensity
-from ..problem.models import Model
+from ..problem.models import Model, exact_of
 from ..problem.sde import SDE
+from ..problem.transition import AbstractTransitionDensity
 from .problem import named_object
 from .run import prepare_jax
 
@@ -18,6 +19,17 @@ def load_model(path: Path, sde: str | None) -> TransitionDensity:
     """The density in a file; `sde` is FILE.py:NAME for equations that files do not hold."""
     prepare_jax()
     return load(path, None if sde is None else read_sde(sde))
+
+
+def load_with_exact(
+    path: Path, sde: str | None
+) -> tuple[TransitionDensity, AbstractTransitionDensity | None]:
+    """The density in a file, and the exact one of a built-in model or of a user's `Model`."""
+    prepare_jax()
+    found = None if sde is None else named_object(sde)
+    density = load(path, found.sde if isinstance(found, Model) else found)
+    own = found.exact if isinstance(found, Model) else None
+    return density, exact_of(density.sde) if own is None else own
 
 
 def read_sde(text: str) -> SDE:

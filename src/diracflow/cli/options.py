@@ -26,11 +26,11 @@ Began = Annotated[
     typer.Option("--start-time", help="When the process starts, for models that depend on it."),
 ]
 Threads = Annotated[
-    int | None, typer.Option(help="Cores to compute on, at most [all that are allowed].")
+    int | None, typer.Option(help="Cores to compute on, at most; else all that are allowed.")
 ]
 Memory = Annotated[
     float | None,
-    typer.Option("--memory-limit", help="Refuse to take more gigabytes [all that there are]."),
+    typer.Option("--memory-limit", help="Refuse to take more gigabytes; else all that there are."),
 ]
 Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
 Checkpoint = Annotated[

@@ -7,9 +7,8 @@ import jax.random as jr
 from ..density.card import certificate_table
 from ..density.transition import TransitionDensity
 from ..evaluate.study import study
-from ..problem.models import exact_of
 from ..problem.transition import AbstractTransitionDensity
-from .model import load_model
+from .model import load_with_exact
 
 
 def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int) -> None:
@@ -18,8 +17,7 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
         raise ValueError(f"`--starts` must be at least 1; got {starts}.")
     if not out.parent.is_dir():
         raise ValueError(f"There is no folder {out.parent} to write {out.name} into.")
-    density = load_model(path, sde)
-    exact = exact_of(density.sde)
+    density, exact = load_with_exact(path, sde)
     from .. import view
 
     view.report(_judged(density, exact, starts, seed), exact, file=str(path), path=out)

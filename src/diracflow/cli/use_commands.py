@@ -103,7 +103,7 @@ def filter(  # the name that the field uses
     data: Data,
     noise: Annotated[float, typer.Option(help="Standard deviation of the observations.")],
     components: Annotated[
-        str | None, typer.Option(help="Components that are observed, such as 1,3 [the first].")
+        str | None, typer.Option(help="Components that are observed, such as 1,3; else the first.")
     ] = None,
     particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
     seed: Seed = 0,
@@ -131,7 +131,8 @@ def propagate(
     ] = None,
     draws: Annotated[Path | None, typer.Option(help="Draws of it: .csv, or .npz with x.")] = None,
     points: Annotated[
-        Path | None, typer.Option(help="Where to evaluate: .csv, or .npz with x [draw instead].")
+        Path | None,
+        typer.Option(help="Where to evaluate: .csv, or .npz with x; else draw."),
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Number of draws.")] = 1000,
     seed: Seed = 0,

@@ -23,7 +23,7 @@ def controls(density: TransitionDensity) -> dict[str, Any]:
     first = landmarks(density.scope.law)["centre"]
     low, high = _ends(density)
     rows = [
-        {"low": float(a), "high": float(b), "value": float(v)}
+        {"low": float(a), "high": float(b), "value": _short(v, a, b)}
         for a, b, v in zip(low, high, first, strict=True)
     ]
     dim, count = density.dim, len(density.params)
@@ -37,6 +37,11 @@ def controls(density: TransitionDensity) -> dict[str, Any]:
         ],
         "start_time": rows[dim + count] if density.start_time is None else None,
     }
+
+
+def _short(value: float, low: float, high: float) -> float:
+    """Four digits, as sliders have, unless they lie beyond the ends."""
+    return float(np.clip(float(f"{value:.4g}"), low, high))
 
 
 def _ends(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:

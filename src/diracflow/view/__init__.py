@@ -7,6 +7,7 @@ from .densities import comparison, conditional, joint, moulding, section
 from .histories import certificate_over_time, error_over_time, training_history
 from .inference import posterior_pairs, propagated
 from .lines import lines, planes, spread
+from .pairs import pairs
 from .paths import bridge_fan, filter_bands
 from .report import report
 
@@ -20,6 +21,7 @@ __all__ = [
     "joint",
     "lines",
     "moulding",
+    "pairs",
     "planes",
     "posterior_pairs",
     "propagated",

@@ -86,8 +86,5 @@ def point_text(x0: Float[np.ndarray, " d"]) -> str:
 
 
 def _inside(density: AbstractTransitionDensity, box: np.ndarray) -> np.ndarray:
-    sde = getattr(density, "sde", None)
-    if sde is None:
-        return box
-    ends = np.array([part.ends for part in sde.domain[:2]])
+    ends = np.array([part.ends for part in density.domain[:2]])
     return np.stack([np.maximum(box[:, 0], ends[:, 0]), np.minimum(box[:, 1], ends[:, 1])], axis=-1)

@@ -1,6 +1,7 @@
 """Figures of densities in the plane: exact, learned, and their difference."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -22,17 +23,22 @@ def joint(
     exact: AbstractTransitionDensity,
     t: float,
     x0s: Float[np.ndarray, "rows 2"],
+    **given: Any,
 ) -> Figure:
-    """Exact density, learned density and absolute error at time `t`, a row for each start."""
+    """Exact density, learned density and absolute error at time `t`, a row for each start.
+
+    `given` holds the keywords `params` and `start_time` of a query.
+    """
     require_components(2, density=density, exact=exact)
     x0s = np.atleast_2d(checked_point("x0s", x0s, 2))
     if x0s.ndim != 2 or not len(x0s):
         raise ValueError(f"`x0s` must be a list of one start or more; got shape {x0s.shape}.")
     rows: list[tuple[str, np.ndarray, Plane, Plane]] = []
     for x0 in np.asarray(x0s, dtype=float):
-        box = box_of(exact.at(t, x0))
+        true, found = (law.at(t, x0, **given) for law in (exact, density))
+        box = box_of(true)
         label = f"{point_text(x0)}, $t={t:.3g}$"
-        rows.append((label, box, exact.at(t, x0).pdf, density.at(t, x0).pdf))
+        rows.append((label, box, true.pdf, found.pdf))
     return comparison(rows)
 
 
@@ -41,22 +47,23 @@ def section(
     exact: AbstractTransitionDensity,
     t: float,
     x0: Float[np.ndarray, " d"],
+    **given: Any,
 ) -> Figure:
     """The $(x_1, x_2)$ section, other components zero, of densities in higher dimensions."""
     require_components(None, density=density, exact=exact)
     x0 = checked_start(x0, exact.dim)
-    box = box_of(exact.at(t, x0))
+    box = box_of(exact.at(t, x0, **given))
     rest = len(x0) - 2
 
     def cut(law: AbstractTransitionDensity) -> Plane:
         def values(x: Float[np.ndarray, "n n 2"]) -> Float[Array, "n n"]:
             padded = np.concatenate([x, np.zeros((*x.shape[:-1], rest))], axis=-1)
-            return law.prob(padded, t, x0)
+            return law.prob(padded, t, x0, **given)
 
         return values
 
     zeros = f"$x_3=\\dots=x_{{{len(x0)}}}=0$"
-    return comparison([(f"{zeros}, $t={t:g}$", box, cut(exact), cut(density))])
+    return comparison([(f"{zeros}, $t={t:.3g}$", box, cut(exact), cut(density))])
 
 
 def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GRID) -> Figure:

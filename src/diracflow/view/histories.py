@@ -130,7 +130,7 @@ def _legend_above(axis: Axes) -> None:
     if axis.get_yscale() == "log":
         low, high = axis.get_ylim()
         axis.set_ylim(low, high * (high / low) ** 0.25)
-    axis.legend(loc="upper center", ncols=2)
+    axis.legend(loc="upper center", ncols=2, columnspacing=0.8, handlelength=1.4)
 
 
 def _column(rows: Rows, field: str) -> np.ndarray:

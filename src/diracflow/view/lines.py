@@ -41,7 +41,9 @@ def lines(
             law = density.at(t, x0, **given)
             draws = law.rvs(2000, random_state=0)
             x = np.linspace(draws.min(), draws.max(), _POINTS)
-            axis.plot(x, law.pdf(x[:, None]), color=LEARNED, linewidth=2, label="learned")
+            found = law.pdf(x[:, None])
+            # Broad, so that an exact curve on top of it leaves it to be seen.
+            axis.plot(x, found, color=LEARNED, linewidth=3.5, alpha=0.7, label="learned")
             if exact is not None:
                 truth = exact.at(t, x0, **given).pdf(x[:, None])
                 axis.plot(x, truth, "--", color=EXACT, linewidth=1, label="exact")
@@ -93,8 +95,9 @@ def spread(
     shown = min(components, density.dim)
     # Even in the square root of time, in which widths grow evenly at first.
     times = end * np.linspace(0, 1, _TIMES + 1)[1:] ** 2
-    draws = np.asarray(density.sample(jr.key(0), times, np.asarray(x0), (_DRAWS,), **given))
-    table = np.quantile(draws, levels_of(BANDS), axis=0)
+    # The same noise at all times, so that bands are as smooth as the density is.
+    draws = [density.sample(jr.key(0), t, np.asarray(x0), (_DRAWS,), **given) for t in times]
+    table = np.stack([np.quantile(part, levels_of(BANDS), axis=0) for part in draws], axis=1)
     begun = np.concatenate([np.broadcast_to(x0, table[:, :1].shape), table], axis=1)
     clock = np.concatenate([[0.0], times])
     columns = min(shown, 3)

@@ -5,7 +5,7 @@ Everything is taken from the density itself; nothing is computed here but what t
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from .densities import joint, section
 from .histories import certificate_over_time, error_over_time, training_history
 from .lines import lines, planes, spread
 from .page import code, element, facts, page, picture, table
+from .pairs import pairs
 
 # Shares of the horizon at which densities are shown.
 SHARES = (0.03, 0.3, 1.0)
@@ -102,24 +103,39 @@ def _densities(
         yield picture(
             "planes", planes(density, times, x0, **given), "The joint density at three times."
         )
-    plain = exact is not None and not density.params and density.start_time is not None
-    if plain and exact is not None and density.dim == 2:
-        drawn = joint(density, exact, density.horizon, x0[None])
+    if density.dim == 2 and exact is not None:
+        drawn = joint(density, exact, density.horizon, x0[None], **given)
         yield picture("joint", drawn, "Exact, learned, and their difference at the horizon.")
-    elif plain and exact is not None and density.dim > 2:
-        drawn = section(density, exact, density.horizon, np.zeros(density.dim))
-        yield picture("section", drawn, "A section at the horizon, other components zero.")
+    if density.dim > 2:
+        yield from _many(density, exact, x0, given)
     shown = "every component" if density.dim <= 6 else "the first six components"
     yield picture(
         "spread", spread(density, x0, **given), f"Quantiles of {shown} over time, from 2000 draws."
     )
 
 
+def _many(
+    density: TransitionDensity,
+    exact: AbstractTransitionDensity | None,
+    x0: np.ndarray,
+    given: dict[str, Any],
+) -> Iterator[str]:
+    """More components than a plane has."""
+    end = density.horizon
+    few = "Components" if density.dim <= 6 else "The first six components"
+    caption = f"{few} at the horizon and their pairs, from 20000 draws."
+    yield picture("pairs", pairs(density, exact, end, x0, **given), caption)
+    ends = [part.ends for part in density.domain[2:]]
+    if exact is not None and all(low < 0 < high for low, high in ends):
+        drawn = section(density, exact, end, x0, **given)
+        yield picture("section", drawn, "A section at the horizon, other components zero.")
+
+
 def _trust(density: TransitionDensity) -> Iterator[str]:
     bounds, errors = density.facts.certificate, density.facts.errors
     yield element("h2", "How far can it be trusted?")
     if not bounds and not errors:
-        yield element("p", "No certificate was computed; `diracflow check` and `report` do.")
+        yield element("p", "No certificate was computed; diracflow check and diracflow report do.")
         return
     drawn = []
     if bounds:
@@ -140,6 +156,8 @@ def _trust(density: TransitionDensity) -> Iterator[str]:
             (f"{r['t']:.3g}", r["start"], f"{r['bound']:.1e}", f"{r['stderr']:.0e}") for r in bounds
         ]
         yield table(("t", "start", "bound", "standard error"), rows)
+        for row in {r["start"]: r for r in bounds if "x0" in r}.values():
+            yield element("p", f"{row['start']}: {_given(row['x0'], row)}", "soft")
     if errors:
         yield element("p", "Against the exact density, means over starts drawn from their law:")
         fields = ("squared_l2", "source_squared_l2", "kl", "total_variation")
@@ -179,12 +197,12 @@ def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
     yield element("h2", "How to load it")
     own = density.sde.origin is None
     centre = described(density, landmarks(density.scope.law)["centre"])
-    x0 = [round(value, 4) for value in centre.pop("x0")]
-    params = {n: round(v, 4) for n, v in centre.pop("params", {}).items()}
+    x0 = [_short(value) for value in centre.pop("x0")]
+    params = {n: _short(v) for n, v in centre.pop("params", {}).items()}
     time = centre.pop("start_time", None)
     given = f", params={params}" if params else ""
     given += "" if time is None else f", start_time={time:.4g}"
-    t = f"{density.horizon:.4g}" if density.horizon < 1 else f"{density.horizon / 2:.4g}"
+    t = f"{density.horizon / 2:.4g}"  # rounded up, the horizon itself would be refused
     lines_ = [
         "import jax",
         "import diracflow as df",
@@ -229,7 +247,7 @@ def _judgement(density: TransitionDensity) -> dict[str, object]:
     return lines_
 
 
-def _given(x0: np.ndarray, others: dict[str, Any]) -> str:
+def _given(x0: Sequence[float] | np.ndarray, others: Mapping[str, Any]) -> str:
     start = f"x0 = ({', '.join(f'{value:.3g}' for value in x0)})"
     params = [f"{name} = {value:.3g}" for name, value in others.get("params", {}).items()]
     time = [f"start time {others['start_time']:.3g}"] if "start_time" in others else []
@@ -238,6 +256,11 @@ def _given(x0: np.ndarray, others: dict[str, Any]) -> str:
 
 def _number(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short(value: float) -> float:
+    """Four digits, and never zero for what is not: the end of a domain may be there."""
+    return float(f"{value:.4g}")
 
 
 def _s(count: int) -> str:

@@ -7,9 +7,11 @@ export function ink(name) {
 }
 
 // A canvas fitted to its place, with the scale of the screen; lengths below are those of the page.
+// `aspect` is its height over its width, or a function from the width to the height.
 export function fitted(canvas, aspect) {
   const width = Math.max(canvas.clientWidth, 200);
-  const height = aspect ? Math.round(width * aspect) : canvas.clientHeight;
+  const wanted = typeof aspect === "function" ? aspect(width) : width * aspect;
+  const height = aspect ? Math.round(wanted) : canvas.clientHeight;
   const ratio = window.devicePixelRatio || 1;
   if (aspect) canvas.style.height = `${height}px`;
   const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -33,7 +35,7 @@ export function ticks(low, high, count) {
 export function shown(value, step) {
   if (Math.abs(value) < 1e-9 * step) return "0";
   const size = Math.abs(value);
-  if (size >= 1e4 || size < 1e-3) return value.toExponential(1).replace("e+", "e").replace(".0e", "e");
+  if (size >= 1e4 || size < 1e-3) return value.toExponential(1).replace("e+", "e").replace(".0e", "e").replace("-", "−").replace("e-", "e−");
   return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9))).replace("-", "−");
 }
 

@@ -86,10 +86,11 @@ export function handle(plot, className, label, moved) {
     put(newAxes, x, y) {
       axes = newAxes;
       at = axes.place(x, y);
-      const [left, top] = at;
-      const seen = left >= axes.left && left <= axes.left + axes.width
-        && top >= axes.top && top <= axes.top + axes.height;
-      button.hidden = !seen;
+      // Beyond the picture it waits at the rim, from where it can be drawn back.
+      const left = Math.min(Math.max(at[0], axes.left), axes.left + axes.width);
+      const top = Math.min(Math.max(at[1], axes.top), axes.top + axes.height);
+      button.hidden = false;
+      button.classList.toggle("beyond", Math.hypot(left - at[0], top - at[1]) > 1);
       button.style.left = `${left}px`;
       button.style.top = `${top}px`;
     },

@@ -27,8 +27,8 @@ export function densities(canvas, box, label, fields, cloud, start) {
   const xs = grid(box, fields[0].shape[0]);
   axes.within(pen, () => {
     if (cloud) histogram(pen, axes, box, cloud);
-    pen.lineWidth = 2.5;
     fields.forEach((field, i) => {
+      pen.lineWidth = i ? 1.6 : 4; // both are seen where they agree
       pen.strokeStyle = ink(i ? "exact" : "learned");
       pen.setLineDash(i ? [7, 5] : []);
       axes.curve(pen, xs, field.values);
@@ -82,7 +82,7 @@ export function bounds(canvas, certificate, t) {
     pen.strokeStyle = ink("learned");
     pen.lineWidth = 2;
     axes.curve(pen, certificate.t, logs);
-    pen.strokeStyle = ink("exact");
+    pen.strokeStyle = ink("mark");
     pen.lineWidth = 1.5;
     axes.curve(pen, [t, t], axes.box[1]);
   });

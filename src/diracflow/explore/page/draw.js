@@ -113,7 +113,9 @@ export function caption(model, view, shown) {
   const rest = Object.entries(shown.rest).map(([i, value]) => `${label(model, i - 1)} = ${value.toPrecision(3)}`);
   const held = rest.length ? ` Section at ${rest.join(", ")}, the mean of draws.` : "";
   const drawn = model.dim > 2 && view.kind === "marginal" ? " Marginal density as a histogram of 16 384 draws." : "";
-  return `t = ${view.t}, start (${view.x0.join(", ")}); draws have mean (${shown.mean.map((v) => v.toPrecision(3)).join(", ")})`
+  const given = Object.entries(view.params).map(([name, value]) => `, ${name} = ${value}`).join("")
+    + (view.s === null ? "" : `, start time ${view.s}`);
+  return `t = ${view.t}, start (${view.x0.join(", ")})${given}; draws have mean (${shown.mean.map((v) => v.toPrecision(3)).join(", ")})`
     + ` and deviation (${shown.deviation.map((v) => v.toPrecision(3)).join(", ")}).${held}${drawn}`;
 }
 

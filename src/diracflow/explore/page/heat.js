@@ -3,12 +3,17 @@
 import { Axes, fitted, ink, shown, ticks } from "./axes.js";
 import { scale } from "./colours.js";
 
-const MARGIN = { left: 58, right: 66, top: 8, bottom: 42 };
+const MARGIN = { left: 48, right: 58, top: 8, bottom: 42 };
 // Colours are computed for at most so many pixels along a side.
 const FINEST = 560;
 
+// A height that makes the field a square.
+function square(width) {
+  return width - MARGIN.left - MARGIN.right + MARGIN.top + MARGIN.bottom;
+}
+
 export function heat(canvas, box, labels, field, map, top, overlay) {
-  const { pen, width, height, ratio } = fitted(canvas, 0.86);
+  const { pen, width, height, ratio } = fitted(canvas, square);
   const area = [MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right,
     height - MARGIN.top - MARGIN.bottom].map(Math.round);
   const axes = new Axes(area, box);
@@ -95,7 +100,7 @@ export function dots(pen, axes, cloud, pair) {
 export function paths(pen, axes, bundle, pair) {
   const { values, shape } = bundle;
   pen.lineWidth = 1.2;
-  pen.strokeStyle = "rgba(255, 255, 255, 0.8)";
+  pen.strokeStyle = "#ffb366"; // told from the samples, which are white
   for (let p = 0; p < shape[0]; p++) {
     pen.beginPath();
     for (let k = 0; k < shape[1]; k++) {

@@ -93,7 +93,7 @@ function trust() {
   const words = at("validity");
   if (shown) {
     words.classList.toggle("warn", shown.outside);
-    const share = (100 * shown.coverage).toPrecision(2);
+    const share = Number((100 * shown.coverage).toPrecision(2));
     words.textContent = shown.outside
       ? "Outside what was trained: fewer than one in 10 000 of the starts (and parameters) lie further out."
       : `Inside what was trained: ${share} % of the starts (and parameters) lie further out.`;
