@@ -48,7 +48,8 @@ use_commands.register(app)
 # Written out: `--help` must not wait for JAX. A test compares them with `models.MODELS`.
 BUILT_IN = (
     *("benes", "sheared", "brownian", "ornstein_uhlenbeck", "ornstein_uhlenbeck_family"),
-    *("seasonal", "double_well", "van_der_pol", "linear_langevin", "langevin", "duffing"),
+    *("seasonal", "double_well", "double_well_chain", "van_der_pol"),
+    *("linear_langevin", "langevin", "duffing"),
     *("geometric_brownian", "geometric_brownian_family", "cir", "cir_family", "ckls", "jacobi"),
     *("lotka_volterra", "heston"),
 )
