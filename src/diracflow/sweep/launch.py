@@ -50,6 +50,7 @@ class Launch:
     base: Path
     stop: Path
     threads: int | None = None
+    program: tuple[str, ...] | None = None  # that does the run; ours, unless told otherwise
 
     @property
     def name(self) -> str:
@@ -77,7 +78,8 @@ def launch(what: Launch, cores: Sequence[int] | None = None) -> None:
 
 def _command(what: Launch, cores: Sequence[int] | None) -> list[str]:
     # Without the current directory: files of the user's are not to take the place of modules.
-    command = [sys.executable, "-P", "-m", "diracflow.sweep.work", str(what.folder), str(what.base)]
+    ours = (sys.executable, "-P", "-m", "diracflow.sweep.work")
+    command = [*(what.program or ours), str(what.folder), str(what.base)]
     command += [] if what.threads is None else ["--threads", str(what.threads)]
     return command + (["--cores", *map(str, cores)] if cores else [])
 
