@@ -41,6 +41,7 @@ _PUBLIC = {
     "BoundaryWarning": ".problem.boundaries",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
+    "query_progress": ".problem.query_progress",
     "ExactOrnsteinUhlenbeck": ".problem.families",
     "ExactGeometricBrownian": ".problem.families",
     "ExactCIR": ".problem.square_root",

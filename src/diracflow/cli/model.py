@@ -1,14 +1,18 @@
 """From what is typed to a density: model files, users' SDEs, points."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..density.files import load
 from ..density.transition import TransitionDensity
 from ..problem.models import Model
+from ..problem.query_progress import query_progress
 from ..problem.sde import SDE
 from .problem import named_object
 from .run import prepare_jax
@@ -18,6 +22,13 @@ def load_model(path: Path, sde: str | None) -> TransitionDensity:
     """The density in a file; `sde` is FILE.py:NAME for equations that files do not hold."""
     prepare_jax()
     return load(path, None if sde is None else read_sde(sde))
+
+
+@contextlib.contextmanager
+def many_rows(single: bool) -> Iterator[None]:
+    """Long queries show how far they are; those of `single` precision are in float32."""
+    with jax.enable_x64(not single), query_progress():
+        yield
 
 
 def read_sde(text: str) -> SDE:
