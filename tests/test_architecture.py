@@ -7,7 +7,7 @@ import pytest
 
 ROOMS = (
     *("storage", "problem", "source", "flow", "galerkin", "training", "checkpoint", "certify"),
-    *("density", "learning", "uses", "evaluate", "view", "explore", "cli"),
+    *("density", "learning", "uses", "evaluate", "sweep", "view", "explore", "cli"),
 )
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "diracflow"
 

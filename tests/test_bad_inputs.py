@@ -505,6 +505,7 @@ WRONG_MODELS = {
     "langevin": [{"friction": "a"}],
     "duffing": [{"cubic": INF}],
     "van_der_pol": [{"mu": "a"}],
+    "double_well_chain": [{"dim": 0}, {"height": 0.0}, {"coupling": -1.0}, {"noise": -1.0}],
     "double_well": [{"dim": 3}],
 }
 MODELS = {

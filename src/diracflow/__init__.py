@@ -18,6 +18,7 @@ The rooms, in the order of the computation; each imports only from those above i
     parameters, particle filter
 - `evaluate`: error measures against exact densities, references where there are none: spectral
     grids, Kalman filter, marginals of Heston's model
+- `sweep`: many trainings from one file, each a process of its own
 - `view`: figures
 - `explore`: a local page on which one looks at a density
 - `cli`: the command line
@@ -40,6 +41,7 @@ _PUBLIC = {
     "BoundaryWarning": ".problem.boundaries",
     "log_density_rate": ".problem.fokker_planck",
     "AbstractTransitionDensity": ".problem.transition",
+    "query_progress": ".problem.query_progress",
     "ExactOrnsteinUhlenbeck": ".problem.families",
     "ExactGeometricBrownian": ".problem.families",
     "ExactCIR": ".problem.square_root",
@@ -72,6 +74,7 @@ _ROOMS = {
     "models": ".problem.models",
     "view": ".view",
     "evaluate": ".evaluate",
+    "sweep": ".sweep",
     "numpyro": ".uses.numpyro_law",
 }
 

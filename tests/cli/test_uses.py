@@ -71,6 +71,17 @@ def test_density_reads_points_and_writes_tables(invoke, density, tmp_path):
     np.testing.assert_allclose(json.loads(out)["log_prob"], exact[1:2], rtol=1e-12)
 
 
+def test_float32_is_taken_where_asked(invoke, density):
+    where = ["--t", "0.7", "--x0", "0.5,-0.2", "--x", "-0.4,0.3", "--json"]
+    (double,), (single,) = (
+        json.loads(invoke("density", *where, *option)[1])["log_prob"]
+        for option in ([], ["--float32"])
+    )
+    assert single == float(np.float32(single))
+    # Some roundings of numbers of size one.
+    assert 0 < abs(single - double) < 1e-5
+
+
 def test_sample_is_fixed_by_its_seed(invoke, tmp_path):
     where = ["--t", "0.7", "--x0", "0.5,-0.2", "-n", "5"]
     code, out, _ = invoke("sample", *where, "--seed", "3", "-o", "draws.csv")

@@ -48,7 +48,8 @@ use_commands.register(app)
 # Written out: `--help` must not wait for JAX. A test compares them with `models.MODELS`.
 BUILT_IN = (
     *("benes", "sheared", "brownian", "ornstein_uhlenbeck", "ornstein_uhlenbeck_family"),
-    *("seasonal", "double_well", "van_der_pol", "linear_langevin", "langevin", "duffing"),
+    *("seasonal", "double_well", "double_well_chain", "van_der_pol"),
+    *("linear_langevin", "langevin", "duffing"),
     *("geometric_brownian", "geometric_brownian_family", "cir", "cir_family", "ckls", "jacobi"),
     *("lotka_volterra", "heston"),
 )
@@ -161,6 +162,43 @@ def learn(
             f"{found['file']}: {found['status']} up to t = {found['horizon']:g}. {found['message']}"
         )
     if found["failed"]:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command()
+@command
+def sweep(
+    plan: Annotated[Path, typer.Argument(help="A TOML file that says what to run.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to keep runs and table.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on this machine.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Cores of each run [all, shared among the jobs].")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Dask scheduler or Ray cluster [one made here].")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Also run again what failed.")] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Print the table as it stands; run nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Learn many: SDEs, seeds, presets and settings of a plan, resumable, one table at the end."""
+    from .sweep import list_runs, sweep_plan, table_text
+
+    if only_list:
+        found = list_runs(plan, out)
+    else:
+        where = (backend, address, jobs, threads)
+        found = sweep_plan(plan, out, where, retry=retry, quiet=as_json)
+    if as_json:
+        _emit_json(found)
+    else:
+        emit(table_text(found))
+    if found["failed"] and not only_list:
         raise typer.Exit(Exit.FAILED)
 
 

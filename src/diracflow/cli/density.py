@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .model import load_model, parse_point
+from .model import load_model, many_rows, parse_point
 from .streams import emit
 from .tables import as_json, read_points, require_kind, state_columns, write_table
 
@@ -20,6 +20,7 @@ def print_density(
     out: Path | None,
     sde: str | None,
     json: bool,
+    single: bool,
 ) -> None:
     """Log-densities at one point `x` or at those in the file `points`."""
     if (x is None) == (points is None):
@@ -31,7 +32,8 @@ def print_density(
         places = read_points(points, density.dim)
     else:
         places = parse_point("x", x or "", density.dim)[None]
-    values = np.asarray(density.log_prob(places, t, start, **given))
+    with many_rows(single):
+        values = np.asarray(density.log_prob(places, t, start, **given))
     arrays = {"t": np.asarray(t), "x0": start, "x": places, "log_prob": values}
     if out is not None or not json:
         write_table(out, state_columns(places) | {"log_prob": values}, arrays)

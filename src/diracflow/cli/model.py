@@ -1,14 +1,18 @@
 """From what is typed to a density: model files, users' SDEs, points."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..density.files import load
 from ..density.transition import TransitionDensity
 from ..problem.models import Model, exact_of
+from ..problem.query_progress import query_progress
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
 from .problem import named_object
@@ -30,6 +34,13 @@ def load_with_exact(
     density = load(path, found.sde if isinstance(found, Model) else found)
     own = found.exact if isinstance(found, Model) else None
     return density, exact_of(density.sde) if own is None else own
+
+
+@contextlib.contextmanager
+def many_rows(single: bool) -> Iterator[None]:
+    """Long queries show how far they are; those of `single` precision are in float32."""
+    with jax.enable_x64(not single), query_progress():
+        yield
 
 
 def read_sde(text: str) -> SDE:

@@ -18,6 +18,9 @@ Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or
 Equation = Annotated[
     str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
 ]
+Single = Annotated[
+    bool, typer.Option("--float32", help="Evaluate in float32: faster, some digits fewer.")
+]
 Params = Annotated[
     str | None, typer.Option("--params", help="Parameters of the SDE: '{\"rate\": 1.5, ...}'.")
 ]

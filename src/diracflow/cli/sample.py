@@ -6,7 +6,7 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from .model import load_model, parse_point
+from .model import load_model, many_rows, parse_point
 from .streams import emit
 from .tables import as_json, require_kind, state_columns, write_table
 
@@ -21,6 +21,7 @@ def print_sample(
     out: Path | None,
     sde: str | None,
     json: bool,
+    single: bool,
 ) -> None:
     """Independent draws of the state a time `t` after `x0`."""
     if count < 1:
@@ -28,7 +29,8 @@ def print_sample(
     require_kind(out)
     density = load_model(model, sde)
     start = parse_point("x0", x0, density.dim)
-    draws = np.asarray(density.sample(jr.key(seed), t, start, count, **given))
+    with many_rows(single):
+        draws = np.asarray(density.sample(jr.key(seed), t, start, count, **given))
     arrays = {"t": np.asarray(t), "x0": start, "seed": np.asarray(seed), "x": draws}
     if out is not None or not json:
         write_table(out, state_columns(draws), arrays)

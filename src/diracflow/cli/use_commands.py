@@ -14,6 +14,7 @@ from .options import (
     ModelFile,
     Params,
     Seed,
+    Single,
     Start,
     Table,
     Time,
@@ -33,13 +34,15 @@ def density(
     params: Params = None,
     start_time: Began = None,
     sde: Equation = None,
+    single: Single = False,
     as_json: Json = False,
 ) -> None:
     """Evaluate a learned log-density at points."""
     from .density import print_density
     from .model import parse_given
 
-    print_density(model, t, x0, x, points, parse_given(params, start_time), out, sde, as_json)
+    given = parse_given(params, start_time)
+    print_density(model, t, x0, x, points, given, out, sde, as_json, single)
 
 
 def sample(
@@ -52,13 +55,15 @@ def sample(
     params: Params = None,
     start_time: Began = None,
     sde: Equation = None,
+    single: Single = False,
     as_json: Json = False,
 ) -> None:
     """Draw states from a learned density."""
     from .model import parse_given
     from .sample import print_sample
 
-    print_sample(model, t, x0, count, seed, parse_given(params, start_time), out, sde, as_json)
+    given = parse_given(params, start_time)
+    print_sample(model, t, x0, count, seed, given, out, sde, as_json, single)
 
 
 def bridge(

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import chdtrc
 
-from ..problem.broadcast import in_pieces
 from ..problem.given import Scope, furthest
+from ..problem.pieces import in_pieces
 from ..problem.resident import compiled
 
 # Starts further out than all but this share of the start law are outside.

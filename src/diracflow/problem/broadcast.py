@@ -5,7 +5,6 @@ time alone (the parameters of a flow) is computed once for each entry of `t`, an
 in chunks, so memory stays bounded whatever the batch.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,45 +16,6 @@ from jaxtyping import Array, Float
 # Points evaluated at once. Intermediate values then stay in the first cache: on a learned Beneš
 # density 1e5 points took 0.034 s in chunks of 256, and 0.12 to 0.16 s in chunks of 1024 to 16384.
 CHUNK = 2**8
-# Rows that one compiled call takes, so that what it holds beside its arguments stays bounded.
-PIECE = 2**20
-
-
-def in_pieces(
-    evaluate: Callable[..., Array],
-    t: Float[Array, "*batch"],
-    *points: Float[Array, "*batch k"],
-) -> Array:
-    """`evaluate(t, *points)`, a piece of the longest axis at a time where rows are many.
-
-    What evaluation needs is then needed for one piece at a time; the result is held twice while
-    pieces are joined. Within the user's `jit` the call stays whole.
-    """
-    arrays = (t, *points)
-    most = math.prod(a.size if a is t else a.size // max(a.shape[-1], 1) for a in arrays)
-    if most <= PIECE or any(isinstance(a, jax.core.Tracer) for a in arrays):
-        return evaluate(*arrays)
-    batch = np.broadcast_shapes(t.shape, *(p.shape[:-1] for p in points))
-    axis, rows = int(np.argmax(batch)), math.prod(batch)
-    if rows <= PIECE:  # the product above counts arrays of the same rows more than once
-        return evaluate(*arrays)
-    length = batch[axis]
-    size = -(-length // min(-(-rows // PIECE), length))
-    parts = []
-    for first in range(0, length, size):
-        # The last piece overlaps the one before: one compilation serves all.
-        begin = max(min(first, length - size), 0)
-        cuts = [_cut(a, axis - len(batch) - (a is not t), begin, size) for a in arrays]
-        part = evaluate(*cuts)
-        parts.append(jax.lax.slice_in_dim(part, first - begin, part.shape[axis], axis=axis))
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)
-
-
-def _cut(a: Array, axis: int, begin: int, size: int) -> Array:
-    """Some entries along an axis counted from the end, unless the array does not vary there."""
-    if a.ndim < -axis or a.shape[axis] == 1:
-        return a
-    return a[(..., slice(begin, begin + size), *[slice(None)] * (-axis - 1))]
 
 
 def map_points(

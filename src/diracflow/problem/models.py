@@ -218,6 +218,37 @@ def double_well(dim: int = 1) -> Model:
     return Model("double_well", sde, Normal(0.0, spread).expand(dim), horizon, None)
 
 
+def double_well_chain(
+    dim: int = 4, height: float = 1.0, coupling: float = 1.0, noise: float = 1.0
+) -> Model:
+    r"""A chain of double wells, each tied to its neighbours: $dX = -\nabla V\,dt + \sigma\,dW$.
+
+    $V = \tfrac{a}{4}\sum_i (x_i^2-1)^2 + \tfrac{k}{2}\sum_{i<d} (x_i - x_{i+1})^2$, a scalar field
+    on a lattice of $d$ sites. Without coupling its density is a product of those of single wells.
+
+    **Arguments:**
+
+    - `dim`: the number of sites $d$.
+    - `height`: $a$; the barrier between the wells of a free site is $a/4$.
+    - `coupling`: $k$, zero or more.
+    - `noise`: $\sigma$.
+    """
+    dim = checked_count("dim", dim)
+    require_positive(height=height, noise=noise)
+    require_finite(coupling=coupling)
+    if coupling < 0:
+        raise ValueError(f"`coupling` must be zero or more; got {coupling}.")
+    sde = SDE(
+        Partial(_chain_drift, float(height), float(coupling)),
+        Partial(_constant, noise * np.eye(dim)),
+        dim,
+        origin=origin_of(
+            "double_well_chain", dim=dim, height=height, coupling=coupling, noise=noise
+        ),
+    )
+    return Model("double_well_chain", sde, Normal(0.0, 1.0).expand(dim), 1.0, None)
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "brownian": brownian,
     "ornstein_uhlenbeck": ornstein_uhlenbeck,
@@ -238,6 +269,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "duffing": duffing,
     "van_der_pol": van_der_pol,
     "double_well": double_well,
+    "double_well_chain": double_well_chain,
 }
 
 
@@ -293,6 +325,13 @@ def _well_drift(t: Array, x: Array) -> Array:
 
 def _plane_drift(t: Array, x: Array) -> Array:
     return -jnp.stack([4 * x[0] * (x[0] ** 2 - 1) + 0.3 * x[1], x[1] + 0.3 * x[0]])
+
+
+def _chain_drift(height: Array, coupling: Array, t: Array, x: Array) -> Array:
+    pull = coupling * jnp.diff(x)  # of each site on the one before it
+    end = jnp.zeros_like(x[:1])
+    wells = height * (x - x**3)
+    return wells + jnp.concatenate([pull, end]) - jnp.concatenate([end, pull])
 
 
 def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:

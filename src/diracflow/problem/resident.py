@@ -8,12 +8,13 @@ arrays of an object are taken apart and placed on the device once.
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 
@@ -44,6 +45,21 @@ class _Resident:
             )
 
 
+# The axis of a mesh of all devices.
+_DEVICES = "devices"
+
+
+class Spread(NamedTuple):
+    """Axes along which arguments and result are shared among devices; `None`: all have it all."""
+
+    arguments: tuple[int | None, ...]
+    result: int
+
+
+def _along(axis: int | None) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, _DEVICES)
+
+
 # By the identity of the object and the precision.
 _KNOWN: dict[tuple[int, Any], _Resident] = {}
 
@@ -55,14 +71,31 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     def fast(frame: _Frame, arrays: tuple, *arguments: Any) -> Any:
         return function(frame.filled(arrays), *arguments)
 
+    @functools.partial(jax.jit, static_argnums=(0, 1, 2))
+    def shared(frame: _Frame, mesh: Mesh, spread: Spread, arrays: tuple, *arguments: Any) -> Any:
+        return jax.shard_map(
+            lambda arrays, *parts: function(frame.filled(arrays), *parts),
+            mesh=mesh,
+            in_specs=(PartitionSpec(), *map(_along, spread.arguments)),
+            out_specs=_along(spread.result),
+            check_vma=False,  # loops over times begin with values that all devices share
+        )(arrays, *arguments)
+
     general = eqx.filter_jit(function)
 
     @functools.wraps(function)
-    def call(module: Any, *arguments: Any) -> Any:
+    def call(module: Any, *arguments: Any, spread: Spread | None = None) -> Any:
         resident = _resident(module)
         if resident is None:
             return general(module, *arguments)
-        return fast(resident.frame, resident.arrays, *arguments)
+        if spread is None:
+            return fast(resident.frame, resident.arrays, *arguments)
+        mesh = Mesh(np.array(jax.local_devices()), (_DEVICES,))
+        placed = [
+            jax.device_put(a, NamedSharding(mesh, _along(axis)))
+            for a, axis in zip(arguments, spread.arguments, strict=True)
+        ]
+        return shared(resident.frame, mesh, spread, resident.arrays, *placed)
 
     return call
 

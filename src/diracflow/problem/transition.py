@@ -22,9 +22,10 @@ from .arguments import (
     checked_shape,
     checked_time,
 )
-from .broadcast import in_pieces, map_points
+from .broadcast import map_points
 from .domains import AbstractDomain, Real, require_inside
 from .parameters import Bounds, Params, checked_params, checked_start_time, joined
+from .pieces import in_pieces
 from .resident import asked, compiled
 from .sde import SDE
 
@@ -80,7 +81,7 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
         query = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
-        return in_pieces(functools.partial(log_probs, self), *query)
+        return in_pieces(functools.partial(log_probs, self), *query, spread=True)
 
     def prob(
         self,
@@ -107,7 +108,7 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return in_pieces(functools.partial(_scores, self), *query)
+        return in_pieces(functools.partial(_scores, self), *query, spread=True)
 
     def start_score(
         self,
@@ -121,7 +122,7 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in the start `x0`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return in_pieces(functools.partial(_start_scores, self), *query)
+        return in_pieces(functools.partial(_start_scores, self), *query, spread=True)
 
     def sample(
         self,
@@ -140,7 +141,7 @@ class AbstractTransitionDensity(eqx.Module):
         asked(self, "_require_samples", x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
         noise = jr.normal(key, (*sizes, *batch, self.noise_dim))
-        return in_pieces(functools.partial(images, self), t, noise, x0)
+        return in_pieces(functools.partial(images, self), t, noise, x0, spread=True)
 
     def at(
         self,
