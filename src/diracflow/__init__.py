@@ -54,6 +54,7 @@ _PUBLIC = {
     "CheckpointError": ".checkpoint.errors",
     "CheckpointWarning": ".checkpoint.errors",
     "TrainingTerminated": ".checkpoint.termination",
+    "ProcessLost": ".training.crew",
     "limit_threads": ".training.threads",
     "TransitionDensity": ".density.transition",
     "OutsideWarning": ".density.guard",

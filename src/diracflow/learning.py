@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.random as jr
@@ -19,6 +19,7 @@ from .checkpoint.keeper import NoKeeper, keeper_in
 from .density.card import certificate_table
 from .density.transition import Facts, TransitionDensity
 from .flow.ansatz import AbstractAnsatz, StandardisedAnsatz
+from .galerkin.devices import Layout, checked_chunk, mesh_over
 from .problem.arguments import checked_flag, checked_key
 from .problem.boundaries import BoundaryWarning, boundaries, boundary_message
 from .problem.chart import chart_for
@@ -32,12 +33,13 @@ from .training.build import (
     source_name,
     source_reason,
 )
+from .training.crew import Crew, crew_of
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.explosion import explodes
 from .training.history import Record
 from .training.loop import TimeLoop
-from .training.memory import memory_text, predicted_memory, require_memory
+from .training.memory import fitting_layout, memory_text, predicted_memory, require_memory
 from .training.progress import Progress, progress_for
 from .training.settings import Settings, settings_for
 from .training.sizes import sampled, sized
@@ -73,6 +75,8 @@ def learn(
     certify: bool = True,
     checkpoint: str | os.PathLike | None = None,
     memory_limit: float | None = None,
+    devices: int | Sequence[jax.Device] | None = None,
+    chunk: int | None = None,
     **settings: object,
 ) -> TransitionDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
@@ -96,7 +100,14 @@ def learn(
     - `checkpoint`: a directory in which the training is kept while it runs. If it keeps one of the
         same run already, that is gone on with, to the same bits; see the page "Resume a training".
     - `memory_limit`: gigabytes that the training may take, by prediction; all that there are, by
-        default. One that would take more is refused.
+        default. One that would take more streams its rows (`chunk`), and is refused if that does
+        not suffice.
+    - `devices`: over which points are divided: so many of `jax.devices()`, or a list of some; all
+        of them by default, those of other processes included (see the page "Scale out"). The result
+        is the same to rounding.
+    - `chunk`: rows that each device holds at once; the others are made again when they are needed,
+        which takes less memory and more time. By default all are held if memory allows. The result
+        is the same to rounding.
     - `settings`: fields of `diracflow.Settings` that replace those of the preset.
 
     **Returns:**
@@ -111,6 +122,8 @@ def learn(
     if not callable(progress):
         checked_flag("progress", progress)
     horizon = _positive("horizon", horizon)
+    layout = Layout(mesh_over(devices), checked_chunk(chunk))
+    crew = crew_of(layout)
     if memory_limit is not None:
         memory_limit = _positive("memory_limit", memory_limit)
     times = start_time if isinstance(start_time, AbstractLaw) else None
@@ -130,7 +143,7 @@ def learn(
             check_coefficients(sde, law, began, horizon)
             degenerate = is_degenerate(sde, law, began)
             require_fitting_source(chosen, degenerate)
-            keeper = stack.enter_context(keeper_in(checkpoint))
+            keeper = stack.enter_context(keeper_in(checkpoint, crew))
             ends = boundaries(sde, law, began, horizon)
             warned = boundary_message(ends)
             if warned:
@@ -140,15 +153,17 @@ def learn(
             flow_key, draw_key = jr.split(key)
             ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
             chosen = sampled(chosen, len(ansatz.theta))
-            memory = predicted_memory(chosen, len(ansatz.theta), sde.dim)
+            size = (chosen, len(ansatz.theta), sde.dim)
+            layout = fitting_layout(layout, memory_limit, *size)
+            memory = predicted_memory(*size, layout)
             require_memory(memory, memory_limit, chosen, len(ansatz.theta))
             why_source = source_reason(chosen.source, ansatz.source, degenerate)
             # A file holds the source that was taken, not the rule that took it.
             chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-            loop = _loop(ansatz, law, horizon, chosen, draw_key, called)
+            loop = _loop(ansatz, law, horizon, chosen, draw_key, called, layout, crew)
             run = (sde, laws, began, horizon, preset, chosen, key)
             keeper.resume(functools.partial(identity, *run), loop)
-            text = memory_text(memory, chosen, len(ansatz.theta))
+            text = memory_text(memory, chosen, len(ansatz.theta), layout)
             judge = functools.partial(explodes, chart.equation(), law, began, horizon)
             status = _run(loop, keeper, horizon, progress, text, judge)
         facts = Facts(
@@ -179,10 +194,11 @@ def _loop(
     chosen: Settings,
     key: PRNGKeyArray,
     called: float,
+    layout: Layout,
+    crew: Crew,
 ) -> TimeLoop:
-    if isinstance(ansatz, StandardisedAnsatz):
-        return SwitchingLoop(ansatz, law, horizon, chosen, key, called)
-    return ExplicitLoop(ansatz, law, horizon, chosen, key, called)
+    kind = SwitchingLoop if isinstance(ansatz, StandardisedAnsatz) else ExplicitLoop
+    return kind(ansatz, law, horizon, chosen, key, called, layout, crew)
 
 
 def _run(
@@ -195,7 +211,9 @@ def _run(
 ) -> Status:
     """Run a loop to its end, keeping what it does and showing it."""
     make = progress if callable(progress) else lambda h: progress_for(h, progress)
-    with keeper.following(), make(horizon) as display:
+    if not loop.crew.first:
+        make = Progress  # one of them talks
+    with keeper.following(), loop.crew.together(), make(horizon) as display:
 
         def report(record: Record) -> None:
             keeper.step(loop)

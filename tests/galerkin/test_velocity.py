@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.assembly import Rows, assemble, centred, linearise, per_point
+from diracflow.galerkin.assembly import assemble, linearise
 from diracflow.galerkin.collocation import CUBES, Points, draw, place
+from diracflow.galerkin.gram import gram_matrix
 from diracflow.galerkin.implicit import factor, iterate, system, values_at
-from diracflow.galerkin.solve import gram_matrix, normal_equations, relative_residual
+from diracflow.galerkin.pointwise import centred, per_point
+from diracflow.galerkin.rows import Rows
+from diracflow.galerkin.solve import normal_equations, relative_residual
 from diracflow.galerkin.velocity import survey, velocity
 from diracflow.training.build import build_ansatz
 from diracflow.training.settings import settings_for

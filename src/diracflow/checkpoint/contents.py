@@ -4,6 +4,7 @@ As with model files, reading executes nothing from the file.
 """
 
 import dataclasses
+import io
 import json
 import pathlib
 from collections.abc import Mapping
@@ -81,3 +82,20 @@ def _contents(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Co
         environment=header["environment"],
         certificate=tuple(header["certificate"]),
     )
+
+
+def packed_state(state: State | None, certificate: Any) -> bytes:
+    """A state, if there is one, and a certificate, for another process of the same training."""
+    file = io.BytesIO()
+    text = np.frombuffer(json.dumps(certificate).encode(), np.uint8)
+    arrays: dict[str, Any] = {} if state is None else state.arrays()
+    np.savez(file, certificate=text, **arrays)
+    return file.getvalue()
+
+
+def unpacked(message: bytes) -> tuple[State | None, tuple[dict[str, Any], ...] | None]:
+    """What `packed_state` has packed."""
+    with np.load(io.BytesIO(message), allow_pickle=False) as file:
+        arrays = dict(file)
+    certificate = json.loads(arrays.pop("certificate").tobytes())
+    return state_from(arrays) if arrays else None, certificate and tuple(certificate)

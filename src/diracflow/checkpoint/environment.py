@@ -30,6 +30,8 @@ def environment() -> dict[str, Any]:
         "device": jax.default_backend(),
         "processor": _processor(),
         "threads": _threads(),
+        "processes": jax.process_count(),
+        "devices": jax.device_count(),
         **{name: os.environ.get(name, "") for name in _VARIABLES},
     }
 

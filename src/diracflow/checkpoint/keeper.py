@@ -4,12 +4,13 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from ..training.crew import Crew
 from ..training.loop import TimeLoop
 from ..training.state import State
-from .contents import Contents
+from .contents import Contents, packed_state, unpacked
 from .environment import environment
 from .errors import CheckpointError, CheckpointWarning
 from .folder import Folder, opened
@@ -143,11 +144,58 @@ class Keeper(NoKeeper):
         return f"{steps} steps, up to t={reached:g}, are kept in {self._folder.path}"
 
 
+class Follower(NoKeeper):
+    """Goes on where the first process of several does, and leaves keeping to it."""
+
+    def __init__(self, crew: Crew):
+        self._crew = crew
+
+    def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
+        """Let a loop go on from what the first process has found."""
+        state, self.certificate = unpacked(self._crew.told(bytes))
+        if state is not None:
+            loop.restore(state)
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """SIGTERM ends this process as it does the first."""
+        with terminable():
+            yield
+
+
+class Leader(Keeper):
+    """A keeper that tells the other processes what it has found."""
+
+    def __init__(self, folder: Folder, crew: Crew):
+        super().__init__(folder)
+        self._crew = crew
+
+    def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
+        """Let a loop go on from the last checkpoint, and those of the other processes."""
+
+        def found() -> bytes:
+            super(Leader, self).resume(run, loop)
+            return packed_state(self._latest, self.certificate)
+
+        self._crew.told(found)
+
+
 @contextmanager
-def keeper_in(path: str | os.PathLike | None) -> Iterator[NoKeeper]:
-    """A keeper for a directory, or one that keeps nothing."""
+def keeper_in(path: str | os.PathLike | None, crew: Crew | None = None) -> Iterator[NoKeeper]:
+    """A keeper for a directory, or one that keeps nothing; of several processes the first keeps."""
+    crew = crew or Crew()
     if path is None:
         yield NoKeeper()
+    elif not crew.first:
+        crew.told(bytes)
+        yield Follower(crew)
     else:
-        with opened(path) as folder:
-            yield Keeper(folder)
+        with ExitStack() as stack:
+            folders: list[Folder] = []
+
+            def enter() -> bytes:
+                folders.append(stack.enter_context(opened(path)))
+                return b""
+
+            crew.told(enter)
+            yield Keeper(folders[0]) if type(crew) is Crew else Leader(folders[0], crew)

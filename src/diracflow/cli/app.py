@@ -13,16 +13,22 @@ from .exits import Exit, exit_of, message_of
 from .options import (
     Changes,
     Checkpoint,
+    Chunk,
+    Coordinator,
+    Devices,
+    Distributed,
     Equation,
     Json,
     Memory,
     ModelFile,
     Preset,
+    Processes,
+    ProcessId,
     Resume,
     Seed,
     Threads,
 )
-from .stopping import checked_checkpoint
+from .stopping import checked_checkpoint, leave
 from .streams import (
     close_pipe,
     command,
@@ -75,12 +81,19 @@ def run(
     resume: Resume = False,
     threads: Threads = None,
     memory_limit: Memory = None,
+    devices: Devices = None,
+    chunk: Chunk = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process_id: ProcessId = None,
+    distributed: Distributed = False,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, check it against the exact density if known, draw the figures."""
     changes = dict(_setting(text) for text in settings or [])
     checked_checkpoint(checkpoint, resume)
     _limit(threads)
+    _join(coordinator, processes, process_id, distributed)
     from .run import run_model
 
     found = run_model(
@@ -88,7 +101,11 @@ def run(
         quiet=as_json,
         checkpoint=checkpoint,
         memory_limit=memory_limit,
+        devices=devices,
+        chunk=chunk,
     )
+    if not found:  # another process of the same training tells
+        return
     if as_json:
         _emit_json(found)
     if found["failed"]:
@@ -140,11 +157,18 @@ def learn(
     resume: Resume = False,
     threads: Threads = None,
     memory_limit: Memory = None,
+    devices: Devices = None,
+    chunk: Chunk = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process_id: ProcessId = None,
+    distributed: Distributed = False,
     as_json: Json = False,
 ) -> None:
     """Learn an SDE of your own."""
     checked_checkpoint(checkpoint, resume)
     _limit(threads)
+    _join(coordinator, processes, process_id, distributed)
     from .learn import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
@@ -154,7 +178,11 @@ def learn(
         quiet=as_json,
         checkpoint=checkpoint,
         memory_limit=memory_limit,
+        devices=devices,
+        chunk=chunk,
     )
+    if not found:  # another process of the same training tells
+        return
     if as_json:
         _emit_json(found)
     else:
@@ -251,7 +279,7 @@ def main() -> None:
     with short_warnings(), terminable():
         code = _outcome()
     settle()
-    sys.exit(code)
+    leave(code)
 
 
 # Whether Typer brings its own copy of Click or not.
@@ -314,6 +342,16 @@ def _limit(threads: int | None) -> None:
         from ..training.threads import limit_threads
 
         limit_threads(threads)
+
+
+def _join(
+    coordinator: str | None, processes: int | None, process_id: int | None, automatic: bool
+) -> None:
+    """Join the other processes, if there are any, before anything is computed."""
+    if automatic or (coordinator, processes, process_id) != (None, None, None):
+        from ..training.crew import join
+
+        join(coordinator, processes, process_id, automatic=automatic)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ class Exit(enum.IntEnum):
     FAILED = 1  # a check did not pass, or numerics ended the computation
     USAGE = 2  # arguments, files or settings that make no sense
     SYSTEM = 3  # the machine refused: permissions, space, memory
+    LOST = 4  # another process of the same training has ended
     BUG = 70  # an error of diracflow's own
     INTERRUPTED = 130  # Ctrl-C, SIGINT
     PIPE = 141  # whoever read the output stopped

@@ -13,7 +13,7 @@ from ..training.settings import settings_for
 from .places import require_target
 from .problem import named_object, read_law, read_laws, read_number_or_law
 from .run import prepare_jax
-from .stopping import stoppable
+from .stopping import left_to_the_first, stoppable
 
 
 def learn_file(
@@ -28,8 +28,10 @@ def learn_file(
     quiet: bool,
     checkpoint: Path | None = None,
     memory_limit: float | None = None,
+    devices: int | None = None,
+    chunk: int | None = None,
 ) -> dict[str, Any]:
-    """Everything `diracflow learn` does; returns what it says.
+    """Everything `diracflow learn` does; returns what it says, or nothing if another process does.
 
     `laws` are those of starts, of parameters and of the start time; `checkpoint` is the directory
     that keeps the training.
@@ -43,7 +45,7 @@ def learn_file(
     out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before training
     began = time.monotonic()
     settings: dict[str, Any] = {"preset": preset, "progress": not quiet}
-    settings["memory_limit"] = memory_limit
+    settings |= {"memory_limit": memory_limit, "devices": devices, "chunk": chunk}
     settings |= {**changes, **_others(found, *laws[1:])}
     try:
         with stoppable(checkpoint):
@@ -52,6 +54,8 @@ def learn_file(
         density = failure.density
         # It must not take the place of an earlier model.
         out = out.with_name(f"partial-{out.name}")
+    if not left_to_the_first():
+        return {}
     density.save(out)
     return {
         "file": str(out),

@@ -35,6 +35,22 @@ Memory = Annotated[
     float | None,
     typer.Option("--memory-limit", help="Refuse to take more gigabytes; else all that there are."),
 ]
+Devices = Annotated[
+    int | None, typer.Option(help="Devices of JAX to divide the points over [all].")
+]
+Chunk = Annotated[
+    int | None,
+    typer.Option(help="Rows that a device holds at once [all, if memory allows]."),
+]
+Coordinator = Annotated[
+    str | None, typer.Option(help="HOST:PORT of the process number 0, if there are several.")
+]
+Processes = Annotated[int | None, typer.Option(help="How many processes there are.")]
+ProcessId = Annotated[int | None, typer.Option(help="Which of them this is, from 0 on.")]
+Distributed = Annotated[
+    bool,
+    typer.Option("--distributed", help="Be one of several processes; the launcher says which."),
+]
 Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
 Checkpoint = Annotated[
     Path | None,

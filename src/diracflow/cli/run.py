@@ -20,7 +20,7 @@ from ..training.build import idle_dim_for
 from ..training.settings import settings_for
 from .figures import draw_figures
 from .places import require_target
-from .stopping import stoppable
+from .stopping import left_to_the_first, stoppable
 from .streams import emit, talk
 
 
@@ -35,8 +35,10 @@ def run_model(
     quiet: bool = False,
     checkpoint: Path | None = None,
     memory_limit: float | None = None,
+    devices: int | None = None,
+    chunk: int | None = None,
 ) -> dict[str, Any]:
-    """Everything `diracflow run` does; returns the report it also writes."""
+    """Everything `diracflow run` does; returns the report it also writes, unless another does."""
     prepare_jax()
     # Mistakes are found before anything is written or computed.
     problem = model(name)
@@ -54,10 +56,14 @@ def run_model(
         "progress": not quiet,
         "checkpoint": checkpoint,
         "memory_limit": memory_limit,
+        "devices": devices,
+        "chunk": chunk,
     }
     with stoppable(checkpoint):
         density = _learned(problem, preset, seed, options)
     learned_in = time.monotonic() - began
+    if not left_to_the_first():
+        return {}
     # What a failed training reached must not take the place of an earlier model.
     file = "partial.dflow" if density.status.failed else "model.dflow"
     density.save(out / file)

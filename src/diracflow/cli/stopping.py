@@ -1,5 +1,6 @@
 """Trainings that are stopped by a signal, and resumed by the same command."""
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -25,13 +26,39 @@ def checked_checkpoint(checkpoint: Path | None, resume: bool) -> None:
 def stoppable(checkpoint: Path | None) -> Iterator[None]:
     """Within this context a signal becomes `Stopped`, which says how to go on."""
     from ..checkpoint.termination import TrainingTerminated
+    from ..training.crew import ProcessLost
 
     try:
         yield
+    except ProcessLost as lost:
+        raise Stopped(_message(str(lost).rstrip("."), checkpoint), Exit.LOST) from lost
     except KeyboardInterrupt as stop:
         raise Stopped(_message("Interrupted", checkpoint), Exit.INTERRUPTED) from stop
     except (TrainingTerminated, Terminated) as stop:
         raise Stopped(_message("Terminated", checkpoint), Exit.TERMINATED) from stop
+
+
+def left_to_the_first() -> bool:
+    """Whether this process writes and tells what was learned: the first of several, or the only.
+
+    Processes part here, so that none waits for what only one of them does.
+    """
+    import jax
+
+    first = jax.process_index() == 0
+    if jax.distributed.is_initialized():
+        jax.distributed.shutdown()
+    return first
+
+
+def leave(code: int) -> None:
+    """End the process: at once, where it fails alone, for JAX would wait for the others."""
+    jax = sys.modules.get("jax")
+    joined = jax is not None and jax.distributed.is_initialized()
+    if joined and code not in (Exit.OK, Exit.INTERRUPTED, Exit.TERMINATED):
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _message(what: str, checkpoint: Path | None) -> str:

@@ -5,9 +5,6 @@ $\nabla_\theta q\cdot\eta$ closest to the forcing $f$, the part of the Fokker--P
 moving source does not already supply.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,28 +12,9 @@ from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .collocation import Points
-
-# Points taken together: their intermediate values should fit in a cache.
-_TOGETHER = 512
-
-
-class Rows(eqx.Module):
-    """Jacobian and forcing at the collocation points, centred."""
-
-    jacobian: Float[Array, "n m"]
-    forcing: Float[Array, " n"]
-
-
-class Linearisation(eqx.Module):
-    """Rows, and the derivative of the forcing in the parameters, centred."""
-
-    jacobian: Float[Array, "n m"]
-    forcing: Float[Array, " n"]
-    slopes: Float[Array, "n m"]
-
-    def implicit(self, weight: Float[Array, ""]) -> Rows:
-        r"""Rows of the equation $q(\theta+\eta) - wf(\theta+\eta) = \ldots$ to first order."""
-        return Rows(self.jacobian - weight * self.slopes, self.forcing)
+from .pointwise import centred, per_point
+from .rows import AbstractLinearisation, AbstractRows, Linearisation, Rows
+from .streamed import StreamedLinearisation, streamed
 
 
 class Values(eqx.Module):
@@ -49,25 +27,35 @@ class Values(eqx.Module):
 @eqx.filter_jit
 def assemble(
     ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> tuple[Rows, Float[Array, " n"]]:
+) -> tuple[AbstractRows, Float[Array, " n"]]:
     r"""Jacobian and forcing over all points, and the log-density relative to the source's.
 
     Under the current density both have mean zero for every start, since $\int P = 1$ is kept by
     $\theta$ and by the Fokker--Planck equation. Taking off the sample mean removes noise only.
     """
-    at_theta = ansatz.at(theta)
-    jacobian = per_point(at_theta.parameter_score, clock, points)
+    at_theta, layout = ansatz.at(theta), points.layout
     values = evaluate(ansatz, theta, clock, points)
-    return Rows(centred(jacobian, points), values.forcing), values.log_ratio
+    if layout.chunk is not None:
+        return streamed(at_theta, clock, points, values.forcing), values.log_ratio
+    jacobian = per_point(at_theta.parameter_score, clock, points)
+    rows = Rows(jacobian=centred(jacobian, points), forcing=values.forcing, layout=layout)
+    return rows, values.log_ratio
 
 
 @eqx.filter_jit
 def linearise(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> Linearisation:
+) -> AbstractLinearisation:
     """Jacobian, forcing and derivative of the forcing over all points."""
+    layout = points.layout
+    if layout.chunk is not None:
+        values = evaluate(ansatz, theta, clock, points)
+        return StreamedLinearisation(
+            ansatz=ansatz.at(theta), clock=clock, points=points, forcing=values.forcing
+        )
     forcing, jacobian, slopes = per_point(ansatz.at(theta).linearised, clock, points)
-    return Linearisation(*centred((jacobian, forcing, slopes), points))
+    jacobian, forcing, slopes = centred((jacobian, forcing, slopes), points)
+    return Linearisation(jacobian=jacobian, forcing=forcing, slopes=slopes, layout=layout)
 
 
 def evaluate(
@@ -89,23 +77,3 @@ def source_forcings(
         return jnp.sqrt(jnp.mean(forcing**2))
 
     return jax.lax.map(at, clocks)
-
-
-def per_point(function: Callable, clock: Float[Array, ""], points: Points) -> Any:
-    """`function(y, clock, x0)` at every point."""
-    return jax.lax.map(
-        lambda point: function(point[0], clock, point[1]),
-        (points.y, points.x0),
-        batch_size=_TOGETHER,
-    )
-
-
-def centred(values: Any, points: Points) -> Any:
-    """Values without their means, scaled so that squares of them average with the weights."""
-    weight = points.weight
-
-    def one(v: Array) -> Array:
-        mean = jnp.tensordot(weight, v, 1) / len(weight)
-        return (v - mean[None]) * jnp.sqrt(weight).reshape(-1, *(1,) * (v.ndim - 1))
-
-    return jax.tree.map(one, values)

@@ -19,6 +19,7 @@ from scipy.stats import qmc
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.laws import AbstractLaw
 from ..problem.randomness import generator
+from .devices import Layout
 
 UnitCube = Callable[[PRNGKeyArray, int, int], np.ndarray]
 
@@ -32,6 +33,7 @@ class Draws(eqx.Module):
     x0: Float[Array, "n d+k"]
     noise: Float[Array, "n d"]
     weight: Float[Array, " n"]
+    layout: Layout = eqx.field(static=True, default=Layout())
 
 
 class Points(eqx.Module):
@@ -40,6 +42,7 @@ class Points(eqx.Module):
     x0: Float[Array, "n d+k"]
     y: Float[Array, "n d"]
     weight: Float[Array, " n"]
+    layout: Layout = eqx.field(static=True, default=Layout())
 
 
 @eqx.filter_jit
@@ -48,8 +51,29 @@ def place(
 ) -> Points:
     """The points of the density with parameters `theta` to which the draws are carried."""
     at_theta = ansatz.at(theta)
-    y = jax.vmap(lambda x0, noise: at_theta.place(noise, clock, x0))(draws.x0, draws.noise)
-    return Points(draws.x0, y, draws.weight)
+    y = draws.layout.each(eqx.Partial(_placed, at_theta, clock), draws.x0, draws.noise)
+    return Points(draws.x0, y, draws.weight, draws.layout)
+
+
+def _placed(ansatz: AbstractAnsatz, clock: Array, x0: Array, noise: Array) -> Array:
+    return jax.vmap(lambda x0, noise: ansatz.place(noise, clock, x0))(x0, noise)
+
+
+def laid_out(draws: Draws, layout: Layout) -> Draws:
+    """The same draws where a layout has them.
+
+    Where they do not divide evenly over the devices, some are repeated with a weight of zero; the
+    others weigh more, so that means over all rows stay what they were.
+    """
+    if layout.mesh is None:
+        return Draws(draws.x0, draws.noise, draws.weight, layout)
+    x0, noise, weight = map(np.asarray, (draws.x0, draws.noise, draws.weight))
+    n, more = len(weight), layout.padding(len(weight))
+    if more:
+        again = np.arange(more) % n
+        x0, noise = (np.concatenate([rows, rows[again]]) for rows in (x0, noise))
+        weight = np.concatenate([weight * ((n + more) / n), np.zeros(more)])
+    return Draws(layout.divide(x0), layout.divide(noise), layout.divide(weight), layout)
 
 
 @eqx.filter_jit

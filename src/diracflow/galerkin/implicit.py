@@ -12,8 +12,9 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
-from .assembly import Linearisation, Rows, evaluate
+from .assembly import evaluate
 from .collocation import Points
+from .rows import AbstractLinearisation, AbstractRows
 from .solve import NormalEquations, normal_equations
 from .velocity import root_mean_square
 
@@ -21,8 +22,8 @@ from .velocity import root_mean_square
 class System(eqx.Module):
     r"""The linearised stage equation $J - wF$ and its normal equations."""
 
-    linearisation: Linearisation
-    rows: Rows
+    linearisation: AbstractLinearisation
+    rows: AbstractRows
     normal: NormalEquations
 
 
@@ -47,7 +48,7 @@ class Iterate(eqx.Module):
 
 
 @eqx.filter_jit
-def system(linearisation: Linearisation, weight: Float[Array, ""]) -> System:
+def system(linearisation: AbstractLinearisation, weight: Float[Array, ""]) -> System:
     """The system for the weight `w` of the forcing."""
     rows = linearisation.implicit(weight)
     return System(linearisation, rows, normal_equations(rows))
@@ -77,14 +78,14 @@ def iterate(
     left, solver = equation
     values = evaluate(ansatz, theta, clock, points)
     misfit = target - values.log_ratio + weight * values.forcing
-    jacobian, slopes = left.linearisation.jacobian, left.linearisation.slopes
-    moment = left.rows.jacobian.T @ misfit / len(misfit)
+    moment = left.rows.moment(misfit)
     change = solver.solve(moment - solver.shift * (theta - guess))
-    moved = jacobian @ change
+    change = points.layout.agreed(change)
+    moved, forced = left.linearisation.changes(change)
     return Iterate(
         theta=theta + change,
         log_ratio=values.log_ratio + moved,
-        forcing=values.forcing + slopes @ change,
+        forcing=values.forcing + forced,
         size=root_mean_square(moved),
     )
 
@@ -105,5 +106,5 @@ def projected_size(equation: tuple[System, Factor], values: Float[Array, " n"]) 
     An error that the stiff part of the equation damps at once does not count in full.
     """
     left, solver = equation
-    change = solver.solve(left.rows.jacobian.T @ values / len(values))
-    return root_mean_square(left.linearisation.jacobian @ change)
+    change = left.rows.layout.agreed(solver.solve(left.rows.moment(values)))
+    return root_mean_square(left.linearisation.times(change))

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz
-from .assembly import Rows, assemble
+from .assembly import assemble
 from .collocation import Points
+from .rows import AbstractRows
 from .solve import NormalEquations, normal_equations, relative_residual
 
 # Forcing below this, in nats per unit of clock, is rounding: the source is exact and no velocity
@@ -47,7 +48,7 @@ def velocity(
     """
     rows, log_ratio = assemble(ansatz, theta, clock, points)
     normal = normal_equations(rows)
-    theta_dot = normal.solve(regularisation, prior)
+    theta_dot = points.layout.agreed(normal.solve(regularisation, prior))
     return Velocity(
         theta_dot=theta_dot,
         normal=normal,
@@ -78,7 +79,7 @@ def survey(
 
 
 @eqx.filter_jit
-def relative_residuals(rows: Rows, candidates: Float[Array, "k m"]) -> Float[Array, " k"]:
+def relative_residuals(rows: AbstractRows, candidates: Float[Array, "k m"]) -> Float[Array, " k"]:
     """Relative residual of each candidate; zero where the forcing is mere rounding."""
     residuals = jax.vmap(lambda candidate: relative_residual(rows, candidate))(candidates)
     return jnp.where(root_mean_square(rows.forcing) < ROUNDING, 0.0, residuals)

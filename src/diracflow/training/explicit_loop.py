@@ -1,5 +1,7 @@
 """Explicit steps with the velocity of the parameters, as in the paper."""
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +35,9 @@ class ExplicitLoop(TimeLoop):
         longest = MOST_CHANGE / max(float(start.forcing), 1e-300)
         while True:
             length = min(self.length, self.end - self.clock, longest)
+            (length,) = self.crew.agree(length)
             step = bogacki_shampine(field, self.theta, self.clock, length, start)
+            step = dataclasses.replace(step, error=self.crew.agree(step.error)[0])
             if step.error <= self.share(length) and _finite(step.end.theta_dot):
                 self.accept(step, start, length, rejected)
                 return Status.FINISHED

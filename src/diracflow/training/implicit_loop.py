@@ -76,7 +76,7 @@ class ImplicitLoop(TimeLoop):
             # The step is off by its length times half the change of the velocity along it, and half
             # of that change is seen between the velocities for the whole and for half of it.
             change = new - self.theta - 2 * (half - self.theta)
-            error = float(root_mean_square(equation.system.linearisation.jacobian @ change))
+            error = float(root_mean_square(equation.system.linearisation.times(change)))
             if error <= _START_SHARE * self.budget.total:
                 length, slope = self.length, (new - self.theta) / self.length
                 forcing = float(root_mean_square(equation.system.rows.forcing))
@@ -111,7 +111,7 @@ class ImplicitLoop(TimeLoop):
         log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)
         rejected = 0
         while self.length >= SMALLEST * self.end:
-            length = min(self.length, self.end - self.clock)
+            (length,) = self.crew.agree(min(self.length, self.end - self.clock))
             attempt = self._attempt((self.theta, log_ratio, forcing), points, length, rejected)
             if attempt is None:
                 self.length = length / 2
@@ -154,13 +154,12 @@ class ImplicitLoop(TimeLoop):
             iteration = self._iteration(equation, points)
             stages = solve_stages(iteration, start, self.clock, length, slope, enough)
             if stages is not None:
-                return _Attempt(
-                    stages,
-                    first,
-                    error=float(projected_size(equation, stages.embedded_error(length))),
-                    change=float(root_mean_square(stages.log_ratio - start[1])),
-                    detour=self._detour(equation, stages, start[1], points, length),
+                sizes = self.crew.agree(
+                    float(projected_size(equation, stages.embedded_error(length))),
+                    float(root_mean_square(stages.log_ratio - start[1])),
+                    self._detour(equation, stages, start[1], points, length),
                 )
+                return _Attempt(stages, first, *sizes)
             if self.late() or not self.regularisation.lift():
                 return None
 

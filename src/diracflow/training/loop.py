@@ -16,9 +16,11 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
-from ..galerkin.collocation import CUBES, Draws, Points, draw, place
+from ..galerkin.collocation import CUBES, Draws, Points, draw, laid_out, place
+from ..galerkin.devices import Layout
 from ..problem.laws import AbstractLaw
 from .budget import Budget
+from .crew import Crew
 from .diagnosis import diagnosis, lost
 from .history import Record
 from .regularisation import Regularisation
@@ -45,6 +47,7 @@ class TimeLoop(abc.ABC):
     # Numbers and arrays that a step leaves to those after it, beside the path and its history.
     # Whatever steps change must be here, or resumed runs end elsewhere.
     CARRIED: ClassVar[tuple[str, ...]] = ("length", "velocity", "bound")
+    layout, crew = Layout(), Crew()
 
     def __init__(
         self,
@@ -54,8 +57,12 @@ class TimeLoop(abc.ABC):
         settings: Settings,
         key: PRNGKeyArray,
         began: float | None = None,
+        layout: Layout | None = None,
+        crew: Crew | None = None,
     ):
-        self.ansatz, self.starts, self.settings, self.key = ansatz, starts, settings, key
+        self.layout, self.crew = layout or self.layout, crew or self.crew
+        self.ansatz = self.layout.repeat(ansatz)
+        self.starts, self.settings, self.key = starts, settings, key
         self.end = float(np.sqrt(horizon))
         self.length = float(np.sqrt(settings.first_time * horizon))
         # In raw coordinates the source alone is the density up to the first time.
@@ -89,6 +96,7 @@ class TimeLoop(abc.ABC):
                 return Status.STEP_LIMIT
             if self.history and self.late():  # before the first step there is nothing to keep
                 return Status.TIME_LIMIT
+            self.crew.heed()
             status = self.advance()
             if status is not Status.FINISHED:
                 return status
@@ -150,7 +158,7 @@ class TimeLoop(abc.ABC):
 
     def late(self) -> bool:
         """Whether the time that was granted is over; asked before every attempt at a step."""
-        return self.seconds() >= self.settings.max_seconds
+        return bool(self.crew.agree(self.seconds() >= self.settings.max_seconds)[0])
 
     def share(self, length: float) -> float:
         """Error allowed in a step of some length."""
@@ -201,7 +209,7 @@ class TimeLoop(abc.ABC):
         samples = self.settings.samples
         assert samples is not None  # settled before the loop is made
         share, dim = self.settings.effective_share, self.ansatz.source.sde.dim
-        return draw(cube, key, self.starts, dim, samples, share)
+        return laid_out(draw(cube, key, self.starts, dim, samples, share), self.layout)
 
     def place(self, theta: Parameters, clock: float, draws: Draws) -> Points:
         """Points of the density to which draws are carried."""

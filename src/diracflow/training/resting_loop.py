@@ -24,7 +24,7 @@ class RestingLoop(TimeLoop):
         Neither Jacobians nor least squares are needed to see that.
         """
         draws = self.draw()
-        points = Points(draws.x0, draws.noise, draws.weight)
+        points = Points(draws.x0, draws.noise, draws.weight, draws.layout)
         clocks = np.geomspace(self.length, self.end, _LOOKS)
         forcings = np.asarray(source_forcings(self.ansatz, jnp.asarray(clocks), points))
         # NaN is not negligible.

@@ -37,6 +37,8 @@ class SwitchingLoop(RestingLoop, ExplicitLoop, ImplicitLoop):
         if self.clock == 0:
             if self.rest():
                 return Status.FINISHED
+            if self.layout.mesh is not None:
+                return self.begin()  # devices must meet in the same order, so in one thread
             with ThreadPoolExecutor(1) as pool:
                 # Compiled at the same time, the velocity costs less of a wait.
                 pool.submit(self._warm_up)
