@@ -17,7 +17,8 @@ from diracflow.galerkin.devices import Layout, mesh_over
 from diracflow.galerkin.implicit import factor, iterate, projected_size, system, values_at
 from diracflow.galerkin.velocity import velocity
 from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for, sized
+from diracflow.training.settings import settings_for
+from diracflow.training.sizes import sized
 
 SAMPLES = 77  # two devices do not divide it, nor does a chunk
 

@@ -93,3 +93,16 @@ def test_usual_forcings_leave_the_weights_alone(getkey):
     points = Points(jnp.zeros((1000, 1)), jnp.zeros((1000, 1)), weight)
     for forcing in (jr.normal(getkey(), (1000,)), jnp.zeros(1000)):
         np.testing.assert_array_equal(tempered(points, forcing).weight, weight)
+
+
+def test_points_of_no_weight_do_not_change_the_others(getkey):
+    forcing = jr.normal(getkey(), (101,)).at[3].set(1e3)
+    weight, filling = jnp.ones(101), jnp.zeros(27)
+    empty = jnp.zeros((101, 1))
+    alone = tempered(Points(empty, empty, weight), forcing)
+    filled = tempered(
+        Points(*2 * (jnp.zeros((128, 1)),), jnp.append(weight, filling) * 128 / 101),
+        jnp.append(forcing * np.sqrt(128 / 101), filling),
+    )
+    np.testing.assert_allclose(filled.weight[:101] * 101 / 128, alone.weight, rtol=1e-12)
+    assert not np.any(filled.weight[101:])

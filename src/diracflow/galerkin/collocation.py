@@ -89,10 +89,11 @@ def tempered(points: Points, forcing: Float[Array, " n"]) -> Points:
     - `forcing`: at the points, centred and scaled by their weights, as `assembly.evaluate` gives
         it.
     """
-    size = jnp.abs(forcing) / jnp.sqrt(jnp.maximum(points.weight, 1e-300))
-    excess = jnp.maximum(size / (_FAR * jnp.maximum(jnp.median(size), 1e-300)), 1.0)
-    weight = points.weight / excess**2
-    return Points(points.x0, points.y, weight / jnp.mean(weight))
+    counts = points.weight > 0  # others only fill up the last device
+    size = jnp.where(counts, jnp.abs(forcing) / jnp.sqrt(points.weight), jnp.nan)
+    usual = jnp.maximum(jnp.nanmedian(size), 1e-300)
+    weight = points.weight / jnp.where(counts, jnp.maximum(size / (_FAR * usual), 1.0), 1.0) ** 2
+    return Points(points.x0, points.y, weight / jnp.mean(weight), points.layout)
 
 
 def draw(

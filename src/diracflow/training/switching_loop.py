@@ -22,7 +22,7 @@ from .status import Status
 # plane the number ahead does not fall while steps are made.)
 _FEW, _AFFORDABLE = 100, 4e11
 # Near the start, up to this share of the clock, steps are short for a while on every equation.
-_EARLY = 0.05
+_EARLY = 0.03
 # Steps in a row beyond that, after which explicit steps end.
 _PATIENCE = 10
 
