@@ -47,7 +47,7 @@ def child(mode: str, count: int, number: int, port: int, samples: int, chunk: in
     from diracflow.galerkin.velocity import velocity
     from diracflow.training.build import build_ansatz
     from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+    from diracflow.training.sizes import sized
 
     model = df.models.benes()
     settings = sized(settings_for("accurate", hidden=HIDDEN), 2)

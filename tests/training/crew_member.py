@@ -13,17 +13,33 @@ import numpy as np
 
 from diracflow.training.crew import ProcessLost, join
 
-port, processes, folder, task, number = sys.argv[1:]
-jax.config.update("jax_enable_x64", True)
-join(f"127.0.0.1:{port}", int(processes), int(number), heartbeat=20)
 
-# After joining, for what they make may be computed.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from diracflow.checkpoint import keeper  # noqa: E402
-from diracflow.training.loop import TimeLoop  # noqa: E402
-from kept_run import learned  # noqa: E402
+def main(port, processes, folder, task, number):
+    jax.config.update("jax_enable_x64", True)
+    join(f"127.0.0.1:{port}", int(processes), int(number), heartbeat=20)
 
-if task == "signal":
+    # After joining, for what they make may be computed.
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from kept_run import learned
+
+    if task == "signal":
+        _slow_down()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            steps = 3 if task == "whole" else 40
+            density = learned(max_steps=steps, checkpoint=os.path.join(folder, "run"))
+    except ProcessLost as lost:
+        print(lost, file=sys.stderr, flush=True)
+        os._exit(4)
+    np.save(os.path.join(folder, f"path-{number}.npy"), density.trajectory.thetas)
+
+
+def _slow_down():
+    """Keep every step, and let it be seen and take its time."""
+    from diracflow.checkpoint import keeper
+    from diracflow.training.loop import TimeLoop
+
     keeper._SPACING = 0
     record = TimeLoop.record
 
@@ -34,12 +50,6 @@ if task == "signal":
 
     TimeLoop.record = slow_record
 
-try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        steps = 3 if task == "whole" else 40
-        density = learned(max_steps=steps, checkpoint=os.path.join(folder, "run"))
-except ProcessLost as lost:
-    print(lost, file=sys.stderr, flush=True)
-    os._exit(4)
-np.save(os.path.join(folder, f"path-{number}.npy"), density.trajectory.thetas)
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
