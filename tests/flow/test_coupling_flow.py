@@ -118,7 +118,8 @@ def test_each_block_moves_every_component(start, getkey):
 
 @pytest.mark.parametrize(
     "dim, layers",
-    [(2, 10), (3, 4), (4, 10), (6, 10), (20, 10)] + [(d, None) for d in (2, 3, 4, 6, 8, 10, 16)],
+    [(2, 10), (3, 4), (4, 10), (6, 10), (16, 8), (20, 10)]
+    + [(d, None) for d in (2, 3, 4, 6, 8, 10)],
 )
 def test_permuted_masks_separate_all_components(dim, layers):
     table = np.asarray(orders(dim, settings(dim, "accurate", layers=layers)))

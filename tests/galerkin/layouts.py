@@ -1,9 +1,6 @@
 """Run with two devices: velocities and implicit iterations with every layout, against one."""
 
-import os
 import sys
-
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 
 import jax
 import jax.numpy as jnp
