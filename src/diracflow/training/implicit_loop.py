@@ -107,6 +107,7 @@ class ImplicitLoop(TimeLoop):
         _, forcing, size = values_at(self.ansatz, theta, clock, points)
         if not np.isfinite(float(size)):
             return Status.NOT_FINITE
+        # The record of the step is made with these weights; a certificate draws points of its own.
         points = tempered(points, forcing)
         log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)
         rejected = 0

@@ -21,7 +21,8 @@ from .settings import Settings
 _BYTES = 8
 # Tables of N rows and M columns at once, and matrices of M rows and M columns.
 _TABLES, _MATRICES = 12, 10
-# Of streamed rows: tables of a chunk's rows at once, and numbers that every point keeps.
+# Of streamed rows: tables of a chunk's rows at once, and numbers that every point keeps. Estimates
+# by reading the code, not yet compared with peaks.
 _CHUNK_TABLES, _PER_POINT = 6, 64
 # Rows that are streamed together where the user does not say: enough for products of matrices to
 # go at full speed.
