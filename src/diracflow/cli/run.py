@@ -47,7 +47,7 @@ def run_model(
         raise ValueError(f"`--starts` must be at least 1; got {starts}.")
     out.mkdir(parents=True, exist_ok=True)
     require_target(out / "model.dflow")
-    say = (lambda text: None) if quiet else talk
+    say = talk if not quiet and jax.process_index() == 0 else lambda text: None
     result_line = (lambda text: None) if quiet else emit
     say(f"Learning {name} (preset {preset}) up to t = {problem.horizon:g}.")
     began = time.monotonic()
