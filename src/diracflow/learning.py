@@ -33,6 +33,7 @@ from .training.build import (
     source_name,
     source_reason,
 )
+from .training.contexts import settled_context
 from .training.crew import Crew, crew_of
 from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
@@ -136,7 +137,6 @@ def learn(
         )
     laws = scope(sde, starts, params, times)
     law, key = laws.law, checked_key(key)
-    chosen = sized(chosen, sde.dim, law.dim)
     with contextlib.ExitStack() as stack:
         with jax.enable_x64(True):
             check_starts(sde, laws.starts)
@@ -150,6 +150,8 @@ def learn(
                 warnings.warn(warned, BoundaryWarning, stacklevel=2)
             chart = chart_for(sde, law, began)
             law = chart.law(law)
+            chosen = settled_context(chosen, chart.equation(), law, began, horizon)
+            chosen = sized(chosen, sde.dim, law.dim)
             flow_key, draw_key = jr.split(key)
             ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
             chosen = sampled(chosen, len(ansatz.theta))

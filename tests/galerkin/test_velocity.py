@@ -21,8 +21,9 @@ from diracflow.training.sizes import sized
 BOTH = pytest.mark.parametrize("preset", ["accurate", "paper"])
 
 
-def start_of(model, preset="accurate", start_time=0.0, source="euler"):
-    settings = sized(settings_for(preset, layers=4, hidden=3, source=source), model.sde.dim)
+def start_of(model, preset="accurate", start_time=0.0, source="euler", context="start"):
+    settings = settings_for(preset, layers=4, hidden=3, source=source, context=context)
+    settings = sized(settings, model.sde.dim)
     return build_ansatz(model.sde, model.starts, start_time, 1.0, settings, jr.key(5))
 
 
@@ -71,12 +72,14 @@ def test_forcing_vanishes_for_brownian_motion(preset, clock, getkey):
     assert abs(f) < (1e-14 / clock if preset == "accurate" else 1e-13 * (1 + clock**-2))
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "preset, context", [("accurate", "start"), ("accurate", "path"), ("paper", "start")]
+)
 @pytest.mark.parametrize("model", [df.models.ornstein_uhlenbeck(2), df.models.sheared(4)])
-def test_forcing_is_the_defect_of_the_density(preset, model, getkey):
+def test_forcing_is_the_defect_of_the_density(preset, context, model, getkey):
     # Neither source is exact. The defect of log P in the state and in time, whatever the
-    # coordinates of the flow.
-    ansatz, dim = moved(start_of(model, preset), getkey()), model.sde.dim
+    # coordinates of the flow, and whether or not it moves with the source.
+    ansatz, dim = moved(start_of(model, preset, context=context), getkey()), model.sde.dim
     noise, x0 = jr.normal(getkey(), (2, dim))
     point = (ansatz, noise, jnp.array(0.6), x0)
     # Central differences with step 1e-5: error of order 1e-10 times a third derivative.
@@ -111,14 +114,16 @@ def test_start_time_shifts_the_coefficients(preset, getkey):
     np.testing.assert_allclose(values[0], values[1], rtol=1e-12)
 
 
-def test_linearisation_agrees_with_derivatives(getkey):
+@pytest.mark.parametrize("context", ["start", "path"])
+def test_linearisation_agrees_with_derivatives(context, getkey):
     model = df.models.sheared(2)  # noise that depends on the state, so that every term counts
-    ansatz = moved(start_of(model), getkey())
+    ansatz = moved(start_of(model, context=context), getkey())
     y, x0, clock = jr.normal(getkey(), (2,)), jr.normal(getkey(), (2,)), jnp.array(0.5)
 
     @eqx.filter_jit
     def expected(theta):
-        return jax.value_and_grad(lambda theta: ansatz.at(theta).forcing(y, clock, x0))(theta)
+        rate = lambda theta: ansatz.at(theta).log_ratio_and_rate(y, clock, x0)[1]
+        return ansatz.forcing(y, clock, x0), jax.grad(rate)(theta)
 
     forcing, score, slopes = eqx.filter_jit(ansatz.linearised)(y, clock, x0)
     value, derivative = expected(ansatz.theta)
@@ -138,6 +143,22 @@ def test_weights_stand_for_repeated_points(getkey):
     repeated = normal_equations(Rows(*centred((jacobian[often], forcing[often]), points)))
     np.testing.assert_allclose(weighted.gram, repeated.gram, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(weighted.moment, repeated.moment, rtol=1e-12, atol=1e-14)
+
+
+def test_the_rate_is_the_forcing_and_what_follows_the_path(getkey):
+    # In own coordinates, with parameters at rest, the log-ratio of a flow that follows the source
+    # moves in time; one that is given the start alone does not.
+    for context, moves in (("start", False), ("path", True)):
+        ansatz = moved(start_of(df.models.ornstein_uhlenbeck(2), context=context), getkey())
+        y, x0, clock = jr.normal(getkey(), (2,)), jr.normal(getkey(), (2,)), jnp.array(0.5)
+        log_ratio = eqx.filter_jit(lambda c, a=ansatz, y=y, x0=x0: a.log_density(y, c, x0))
+        step = 1e-5
+        expected = (log_ratio(clock + step) - log_ratio(clock - step)) / (2 * step)
+        value, rate = eqx.filter_jit(ansatz.log_ratio_and_rate)(y, clock, x0)
+        _, forcing = eqx.filter_jit(ansatz.log_ratio_and_forcing)(y, clock, x0)
+        np.testing.assert_allclose(value, log_ratio(clock), rtol=1e-12)
+        np.testing.assert_allclose(rate - forcing, expected, rtol=1e-6, atol=1e-9)
+        assert (abs(expected) > 1e-3) == moves
 
 
 @pytest.mark.slow

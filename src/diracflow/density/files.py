@@ -142,8 +142,8 @@ def _facts(header: dict[str, Any]) -> Facts:
 
 def _require_width(header: dict[str, Any], arrays: Arrays) -> None:
     """Raise if the flow of the settings is not the one whose parameters the file holds."""
-    context = arrays["probe_x"].shape[1]
-    width = parameter_count(header["sde"]["dim"], context, settings_of(header))
+    given = arrays["probe_x"].shape[1]
+    width = parameter_count(header["sde"]["dim"], given, settings_of(header))
     found = arrays["thetas"].shape[1]
     if found != width:
         raise DataFileError(

@@ -93,6 +93,11 @@ def _from_6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
     return {"why_source": "", **header}, arrays
 
 
+def _from_7(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Networks were given the start alone."""
+    return _with_settings(header, context="start"), arrays
+
+
 STEPS: dict[int, Step] = {
     1: _from_1,
     2: _from_2,
@@ -100,6 +105,7 @@ STEPS: dict[int, Step] = {
     4: _from_4,
     5: _from_5,
     6: _from_6,
+    7: _from_7,
 }
 
 

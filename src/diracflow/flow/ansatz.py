@@ -13,7 +13,7 @@ state seen in the source's frame, where the target is a standard normal law at a
 """
 
 import abc
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..problem.fokker_planck import log_density_rate
-from ..problem.moving_frame import RatioEquation, ratio_equation
+from ..problem.moving_frame import Frame, RatioEquation, ratio_equation
 from ..source.gaussian import AbstractGaussianSource, standard_log_prob
 from .coupling_flow import CouplingFlow
 
@@ -146,61 +146,113 @@ class StandardisedAnsatz(AbstractAnsatz):
     r"""The flow acts on $\zeta = L^{-1}(x - m)$, with $m, L$ the source's frame.
 
     Inputs of the flow stay of order one at all times, and the exact map tends to the identity as
-    $\tau\to0$ even where noise depends on the state. The start enters standardised, too.
+    $\tau\to0$ even where noise depends on the state. The start enters standardised, too, and where
+    the flow `follows` paths, so does the mean $m$: then the map moves with time even where
+    parameters rest.
     """
 
     source: AbstractGaussianSource
     flow: CouplingFlow
     centre: Float[np.ndarray, " d+k"]
     whitening: Float[np.ndarray, "d+k d+k"]
+    follows: bool = eqx.field(static=True, default=False)
     standardised: ClassVar[bool] = True
 
     def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
         frame = self.source.frame(tau, x0)
-        z, log_det = self.flow.to_source(frame.standardise(x), self._context(x0))
+        z, log_det = self.flow.to_source(frame.standardise(x), self._context(x0, frame))
         return standard_log_prob(z) + log_det - frame.log_det()
 
     def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
-        zeta = self.flow.from_source(noise, self._context(x0))
-        return self.source.frame(tau, x0).restore(zeta)
+        frame = self.source.frame(tau, x0)
+        return frame.restore(self.flow.from_source(noise, self._context(x0, frame)))
 
     def stages(self, noise: Array, tau: Array, x0: Array) -> Float[Array, "layers+1 d"]:
         frame = self.source.frame(tau, x0)
-        return jax.vmap(frame.restore)(self.flow.stages(noise, self._context(x0)))
+        return jax.vmap(frame.restore)(self.flow.stages(noise, self._context(x0, frame)))
 
     def place(self, noise: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
-        return self.flow.from_source(noise, self._context(x0))
+        return self.flow.from_source(noise, self._context_at(clock, x0))
 
     def coordinates(self, x: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
         return self.source.frame(clock**2, x0).standardise(x)
 
     def log_density(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
-        z, log_det = self.flow.to_source(y, self._context(x0))
-        # The ratio to N(0, I). Not a difference of squares, which would lose its small values.
-        return log_det - 0.5 * (z - y) @ (z + y)
+        return self._log_ratio(y, self._context_at(clock, x0))
 
     def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
-        return self._equation(y, clock, x0).rate(lambda z: self.log_density(z, clock, x0))
+        moving = self._moving(y, clock, x0)
+        value, rate = moving.equation.rate(lambda z: self._log_ratio(z, moving.context))
+        return value, rate - self._carried(y, moving)
+
+    def log_ratio_and_rate(
+        self, y: Array, clock: Array, x0: Array
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Log of the ratio to the source, and its whole rate at a point of own coordinates.
+
+        The rate is the forcing and what the flow supplies by following the path.
+        """
+        moving = self._moving(y, clock, x0)
+        return moving.equation.rate(lambda z: self._log_ratio(z, moving.context))
 
     def linearised(
         self, y: Array, clock: Array, x0: Array
     ) -> tuple[Float[Array, ""], Float[Array, " m"], Float[Array, " m"]]:
-        """`forcing`, `parameter_score`, and the derivative of `forcing` in the parameters."""
-        theta = self.theta
+        """`forcing`, `parameter_score`, and the derivative of the whole rate in the parameters."""
+        theta, moving = self.theta, self._moving(y, clock, x0)
 
         def log_density(z: Array) -> tuple[Array, Array]:
-            return jax.value_and_grad(lambda t: self.at(t).log_density(z, clock, x0))(theta)
+            return jax.value_and_grad(lambda t: self.at(t)._log_ratio(z, moving.context))(theta)
 
-        return self._equation(y, clock, x0).linearised(log_density)
+        rate, score, slopes = moving.equation.linearised(log_density)
+        return rate - self._carried(y, moving), score, slopes
 
     def source_forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
         """`forcing` of the source alone, without a flow or with one that is the identity."""
-        return self._equation(y, clock, x0).source
+        return self._moving(y, clock, x0).equation.source
 
-    def _equation(self, y: Array, clock: Array, x0: Array) -> RatioEquation:
+    def _log_ratio(self, y: Array, context: Array) -> Float[Array, ""]:
+        z, log_det = self.flow.to_source(y, context)
+        # The ratio to N(0, I). Not a difference of squares, which would lose its small values.
+        return log_det - 0.5 * (z - y) @ (z + y)
+
+    def _moving(self, y: Array, clock: Array, x0: Array) -> "_Moving":
         source, given = self.source, self.source.given(x0)
-        frame, rate = jax.jvp(lambda c: source.frame(c**2, x0), (clock,), (jnp.ones_like(clock),))
-        return ratio_equation(given.sde, given.start_time + clock**2, clock, frame, rate, y)
 
-    def _context(self, x0: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
-        return jnp.asarray(self.whitening, x0.dtype) @ (x0 - jnp.asarray(self.centre, x0.dtype))
+        def at(c: Array) -> tuple[Frame, Array]:
+            frame = source.frame(c**2, x0)
+            return frame, self._context(x0, frame)
+
+        (frame, context), (rate, drifts) = jax.jvp(at, (clock,), (jnp.ones_like(clock),))
+        t = given.start_time + clock**2
+        equation = ratio_equation(given.sde, t, clock, frame, rate, y)
+        return _Moving(equation, context, drifts)
+
+    def _carried(self, y: Array, moving: "_Moving") -> Array | float:
+        """What the moving context alone does to the log-ratio, per unit of clock."""
+        if not self.follows:
+            return 0.0
+        log_ratio = lambda context: self._log_ratio(y, context)
+        return jax.jvp(log_ratio, (moving.context,), (moving.drifts,))[1]
+
+    def _context_at(self, clock: Array, x0: Array) -> Float[Array, " c"]:
+        return self._context(x0, self.source.frame(clock**2, x0) if self.follows else None)
+
+    def _context(self, x0: Float[Array, " d+k"], frame: Frame | None) -> Float[Array, " c"]:
+        """The start, standardised, and where the flow follows paths the mean in the same units."""
+        centre = jnp.asarray(self.centre, x0.dtype)
+        whitening = jnp.asarray(self.whitening, x0.dtype)
+        start = whitening @ (x0 - centre)
+        if not self.follows or frame is None:
+            return start
+        dim = len(frame.mean)
+        # The whitening is triangular: its first block is that of the state alone.
+        return jnp.concatenate([start, whitening[:dim, :dim] @ (frame.mean - centre[:dim])])
+
+
+class _Moving(NamedTuple):
+    """The equation at a point, the flow's context, and how that moves per unit of clock."""
+
+    equation: RatioEquation
+    context: Float[Array, " c"]
+    drifts: Float[Array, " c"]

@@ -46,7 +46,7 @@ def assemble(
 def linearise(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> AbstractLinearisation:
-    """Jacobian, forcing and derivative of the forcing over all points."""
+    """Jacobian, forcing and derivative of the whole rate over all points."""
     layout = points.layout
     if layout.chunk is not None:
         values = evaluate(ansatz, theta, clock, points)
@@ -64,6 +64,14 @@ def evaluate(
     """Log-density and forcing over all points."""
     at_theta = ansatz.at(theta)
     return Values(*centred(per_point(at_theta.log_ratio_and_forcing, clock, points), points))
+
+
+def evaluate_rate(
+    ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
+) -> Values:
+    """The same with the whole rate in place of the forcing, for which equations in time ask."""
+    at_theta = ansatz.at(theta)
+    return Values(*centred(per_point(at_theta.log_ratio_and_rate, clock, points), points))
 
 
 @eqx.filter_jit

@@ -12,7 +12,7 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
-from .assembly import evaluate
+from .assembly import evaluate_rate
 from .collocation import Points
 from .rows import AbstractLinearisation, AbstractRows
 from .solve import NormalEquations, normal_equations
@@ -76,7 +76,7 @@ def iterate(
     Regularisation pulls towards `guess`.
     """
     left, solver = equation
-    values = evaluate(ansatz, theta, clock, points)
+    values = evaluate_rate(ansatz, theta, clock, points)
     misfit = target - values.log_ratio + weight * values.forcing
     moment = left.rows.moment(misfit)
     change = solver.solve(moment - solver.shift * (theta - guess))
@@ -95,7 +95,7 @@ def values_at(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, ""]]:
     """Log-density, forcing, and the root mean square of the latter."""
-    values = evaluate(ansatz, theta, clock, points)
+    values = evaluate_rate(ansatz, theta, clock, points)
     return values.log_ratio, values.forcing, root_mean_square(values.forcing)
 
 

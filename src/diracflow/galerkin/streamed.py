@@ -23,7 +23,7 @@ from .rows import AbstractLinearisation, AbstractRows
 
 
 class _Function(eqx.Module):
-    """What rows are derivatives of: the log-density, or with a weight, less so much forcing."""
+    """What rows are derivatives of: the log-density, or with a weight, less so much of its rate."""
 
     ansatz: AbstractAnsatz  # with the parameters at which derivatives are taken
     clock: Float[Array, ""]
@@ -33,8 +33,9 @@ class _Function(eqx.Module):
         ansatz = self.ansatz.at(theta)
         if self.weight is None:
             return ansatz.log_density(y, self.clock, x0)
-        log_ratio, forcing = ansatz.log_ratio_and_forcing(y, self.clock, x0)
-        return log_ratio - self.weight * forcing
+        assert isinstance(ansatz, StandardisedAnsatz)
+        log_ratio, rate = ansatz.log_ratio_and_rate(y, self.clock, x0)
+        return log_ratio - self.weight * rate
 
     def row(self, y: Array, clock: Array, x0: Array) -> Float[Array, " m"]:
         """Its derivative in the parameters."""
@@ -117,7 +118,7 @@ def streamed(
     forcing: Float[Array, " n"],
     weight: Float[Array, ""] | None = None,
 ) -> StreamedRows:
-    """Rows of the log-density, or with a weight, of the log-density less so much forcing."""
+    """Rows of the log-density, or with a weight, of it less so much of its rate."""
     function = _Function(ansatz, clock, weight)
     return StreamedRows(function=function, points=points, forcing=forcing, layout=points.layout)
 
@@ -130,5 +131,5 @@ def _along(function: _Function, change: Array, y: Array, clock: Array, x0: Array
 def _both_along(
     ansatz: StandardisedAnsatz, change: Array, y: Array, clock: Array, x0: Array
 ) -> tuple[Array, Array]:
-    values = lambda theta: ansatz.at(theta).log_ratio_and_forcing(y, clock, x0)
+    values = lambda theta: ansatz.at(theta).log_ratio_and_rate(y, clock, x0)
     return jax.jvp(values, (ansatz.theta,), (change,))[1]

@@ -41,9 +41,12 @@ def build_ansatz(
     """The source and an identity flow; the hidden weights are drawn with `key`.
 
     `starts` is the law of all that is given: of parameters behind the start, and of the time of the
-    start where `start_time` is `None`. `settings` must be sized for the dimension.
+    start where `start_time` is `None`. `settings` must be sized for the dimension, and their
+    context settled.
     """
     affine, context = settings.flow == "affine", starts.dim or sde.dim
+    follows = settings.context == "path"
+    inputs = context_size(sde.dim, context, settings)
     draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, context)))
     mean, covariance = draws.mean(axis=0), np.cov(draws.T).reshape(context, context)
     whitening, name = _whitening(covariance), settings.source
@@ -51,7 +54,7 @@ def build_ansatz(
         name = "moments"
     source = _source(sde, draws, start_time, horizon, name)
     flow = coupling_flow(
-        _affine_layer(context, settings) if affine else _monotone_layer(context, settings),
+        _affine_layer(inputs, settings) if affine else _monotone_layer(inputs, settings),
         idle_dim_for(sde.dim, settings),
         orders(sde.dim, settings),
         # One component alone is scaled by its coupling already.
@@ -60,7 +63,12 @@ def build_ansatz(
     )
     if affine:
         return RawAnsatz(source, flow)
-    return StandardisedAnsatz(source, flow, mean, whitening)
+    return StandardisedAnsatz(source, flow, mean, whitening, follows)
+
+
+def context_size(dim: int, given: int, settings: Settings) -> int:
+    """Inputs of the flow's networks beside the state, with `given` numbers known at the start."""
+    return given + dim if settings.context == "path" else given
 
 
 def _whitening(covariance: np.ndarray) -> np.ndarray:

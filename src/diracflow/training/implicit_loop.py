@@ -35,6 +35,8 @@ _MANY, _TOO_MANY = 6, 8
 _DETOUR_SHARE = 1.0
 # Steps between two looks at fresh points.
 _LOOK_EVERY = 2
+# Of what the flow leaves over in a step: an error in time that makes no difference beside it.
+_BESIDE = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +111,7 @@ class ImplicitLoop(TimeLoop):
             return Status.NOT_FINITE
         # The record of the step is made with these weights; a certificate draws points of its own.
         points = tempered(points, forcing)
-        log_ratio, forcing, size = values_at(self.ansatz, theta, clock, points)
+        log_ratio, forcing, _ = values_at(self.ansatz, theta, clock, points)
         rejected = 0
         while self.length >= SMALLEST * self.end:
             (length,) = self.crew.agree(min(self.length, self.end - self.clock))
@@ -117,8 +119,7 @@ class ImplicitLoop(TimeLoop):
             if attempt is None:
                 self.length = length / 2
             elif self._acceptable(attempt, length):
-                sizes = float(size), float(root_mean_square(log_ratio))
-                self._accept(attempt, length, sizes, rejected)
+                self._accept(attempt, length, float(root_mean_square(log_ratio)), rejected)
                 return Status.FINISHED
             else:
                 self.length = min(self._following_length(attempt, length), 0.7 * length)
@@ -129,9 +130,15 @@ class ImplicitLoop(TimeLoop):
         _, _, size = values_at(self.ansatz, theta, ahead, points)
         return diagnosis(self.history) if np.isfinite(float(size)) else Status.NOT_FINITE
 
+    def _allowed(self, length: float) -> float:
+        """Error allowed in a step: its share of the budget, or what is lost beside the residual."""
+        last = self.history[-1]
+        left_over = length * last.forcing * float(np.sqrt(min(last.fresh_residual, 1.0)))
+        return max(self.share(length), _BESIDE * left_over)
+
     def _acceptable(self, attempt: _Attempt, length: float) -> bool:
         return (
-            attempt.error <= self.share(length)
+            attempt.error <= self._allowed(length)
             and attempt.change <= 1.3 * MOST_CHANGE
             and attempt.detour <= _DETOUR_SHARE * self.budget.total
         )
@@ -148,7 +155,7 @@ class ImplicitLoop(TimeLoop):
         # Linearised where the step is expected to be half way.
         middle = (self.theta + length / 2 * slope, self.clock + length / 2)
         first = self._linearised(*middle, points, WEIGHT * length)
-        enough = _ITERATION_SHARE * self.share(length)
+        enough = _ITERATION_SHARE * self._allowed(length)
         while True:
             strength = jnp.asarray(self.regularisation.strength)
             equation = (first.system, factor(first.system.normal, strength))
@@ -195,22 +202,23 @@ class ImplicitLoop(TimeLoop):
         at = linearise(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points)
         return _Linearised(theta, clock, weight, system(at, jnp.asarray(weight)))
 
-    def _accept(
-        self, attempt: _Attempt, length: float, sizes: tuple[float, float], rejected: int
-    ) -> None:
+    def _accept(self, attempt: _Attempt, length: float, gap: float, rejected: int) -> None:
+        # That to which residuals are relative.
+        forcing = float(root_mean_square(attempt.equation.system.rows.forcing))
         if len(self.history) % _LOOK_EVERY == 1:
-            self._look_at_fresh_points(attempt.equation, forcing=sizes[0])
+            self._look_at_fresh_points(attempt.equation, forcing)
         stages = attempt.stages
         self.velocity = (stages.thetas[-1] - self.theta) / length
         self.move(stages.thetas[-1], length, stages.end_slopes(length))
         following = self._following_length(attempt, length)
         # What has just been too long will hardly do at once.
         self.length = min(following, length) if rejected else following
-        self._record(length, attempt.error, sizes, rejected)
+        self._record(length, attempt.error, (forcing, gap), rejected)
         self.regularisation.relax()
 
     def _following_length(self, attempt: _Attempt, length: float) -> float:
-        following = self.next_length(length, attempt.error)
+        error = attempt.error * self.share(length) / self._allowed(length)
+        following = self.next_length(length, error)
         following = min(following, length * MOST_CHANGE / max(attempt.change, 1e-300))
         # A path through the stages is off by the fourth power of the length.
         detour = attempt.detour / (_DETOUR_SHARE * self.budget.total)

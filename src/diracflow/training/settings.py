@@ -10,6 +10,8 @@ from ..galerkin.collocation import CUBES
 FLOWS = ("monotone", "affine")
 # Gaussians that the flow starts from; see the room `source`.
 SOURCES = ("auto", "closure", "moments", "euler")
+# What a flow's networks are given beside the state; see `contexts`.
+CONTEXTS = ("auto", "start", "path")
 # Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
 # Settings that `None` leaves to the problem.
@@ -23,7 +25,8 @@ class Settings:
     **Arguments:**
 
     - `tolerance`: the budget for the error of the log-density from stepping in time, in nats, root
-        mean square, over the whole horizon.
+        mean square, over the whole horizon. Implicit steps may err by a fiftieth of what the flow
+        leaves over in them, if that is more.
     - `flow`: `"monotone"` couplings in standardised coordinates with linear mixing, or the paper's
         `"affine"` couplings in raw coordinates.
     - `source`: `"closure"` follows restoring drifts with one width for all starts, as wide as their
@@ -35,6 +38,10 @@ class Settings:
         part, and it takes `"euler"`. Where parameters or start times vary it takes `"moments"` for
         drifts that are linear in the state, or nearly so (differences of their slopes at different
         states, over the horizon, add up to less than 0.1), and `"closure"` for others.
+    - `context`: what the flow's networks are given beside the state: the `"start"`, or with
+        `"path"` the source's mean as well, which moves with time. `"auto"` takes `"path"` where the
+        slopes of the drift at the starts turn neighbouring paths by a radian or more over the
+        horizon, as on a limit cycle.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.
@@ -63,6 +70,7 @@ class Settings:
     tolerance: float = 3e-3
     flow: str = "monotone"
     source: str = "auto"
+    context: str = "auto"
     layers: int | None = None
     hidden: int | None = None
     bumps: int = 4
@@ -104,6 +112,9 @@ class Settings:
             self._real(name, 0, float("inf"), also=float("inf"))
         _one_of("flow", self.flow, FLOWS)
         _one_of("source", self.source, SOURCES)
+        _one_of("context", self.context, CONTEXTS)
+        if self.context == "path" and self.flow == "affine":
+            raise ValueError('`context="path"` needs `flow="monotone"`.')
         _one_of("masks", self.masks, MASKS)
         _one_of("sampling", self.sampling, tuple(CUBES))
 
@@ -139,6 +150,7 @@ PRESETS = {
         tolerance=1e-3,
         flow="affine",
         source="euler",
+        context="start",
         layers=10,
         hidden=4,
         masks="fixed",

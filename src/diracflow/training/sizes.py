@@ -6,7 +6,7 @@ Files are checked with the count before anything is built from what they say.
 import dataclasses
 import math
 
-from .build import idle_dim_for
+from .build import context_size, idle_dim_for
 from .settings import Settings
 
 # Layers that are not asked for end here: the cost of a velocity grows with the third power of the
@@ -44,17 +44,22 @@ def sized(settings: Settings, dim: int, given: int | None = None) -> Settings:
 
 
 def sampled(settings: Settings, parameters: int) -> Settings:
-    """The settings with the number of points filled in, at least twice that of the parameters."""
-    samples = 2 ** math.ceil(math.log2(2 * parameters))
+    """The settings with the number of points filled in, at least twice that of the parameters.
+
+    Networks that are given where paths are have more to learn from points: there it is thrice.
+    """
+    enough = 3 if settings.context == "path" else 2
+    samples = 2 ** math.ceil(math.log2(enough * parameters))
     if samples > _BALANCED and 3 * samples >= 8 * parameters:
         samples = 3 * samples // 4
     return dataclasses.replace(settings, samples=settings.samples or samples)
 
 
-def parameter_count(dim: int, context: int, settings: Settings) -> int:
-    """Parameters of the flow in `dim` dimensions, with `context` numbers given at the start."""
+def parameter_count(dim: int, given: int, settings: Settings) -> int:
+    """Parameters of the flow in `dim` dimensions, with `given` numbers known at the start."""
     assert settings.layers is not None
     assert settings.hidden is not None
+    context = context_size(dim, given, settings)
     idle = idle_dim_for(dim, settings)
     parts = [(0, dim)] * 2 if idle == 0 else [(idle, dim - idle), (dim - idle, idle)]
     layer = _monotone_layer if settings.flow == "monotone" else _affine_layer
