@@ -150,10 +150,11 @@ def learn(
                 warnings.warn(warned, BoundaryWarning, stacklevel=2)
             chart = chart_for(sde, law, began)
             law = chart.law(law)
-            chosen = settled_context(chosen, chart.equation(), law, began, horizon)
+            equation = chart.equation()
+            chosen = settled_context(chosen, equation, law, began, horizon, degenerate)
             chosen = sized(chosen, sde.dim, law.dim)
             flow_key, draw_key = jr.split(key)
-            ansatz = build_ansatz(chart.equation(), law, began, horizon, chosen, flow_key)
+            ansatz = build_ansatz(equation, law, began, horizon, chosen, flow_key)
             chosen = sampled(chosen, len(ansatz.theta))
             size = (chosen, len(ansatz.theta), sde.dim)
             layout = fitting_layout(layout, memory_limit, *size)
@@ -166,7 +167,7 @@ def learn(
             run = (sde, laws, began, horizon, preset, chosen, key)
             keeper.resume(functools.partial(identity, *run), loop)
             text = memory_text(memory, chosen, len(ansatz.theta), layout)
-            judge = functools.partial(explodes, chart.equation(), law, began, horizon)
+            judge = functools.partial(explodes, equation, law, began, horizon)
             status = _run(loop, keeper, horizon, progress, text, judge)
         facts = Facts(
             settings=chosen,

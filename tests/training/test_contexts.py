@@ -53,19 +53,29 @@ def test_the_papers_flow_cannot_follow_paths():
         settings_for("paper", context="path")
 
 
-def test_a_density_that_follows_paths_learns_and_comes_back(tmp_path):
-    model = df.models.van_der_pol()
+def test_degenerate_noise_is_given_the_start_unless_asked():
+    model = df.models.langevin()
+    problem = model.sde, model.starts.expand(2), 0.0, 2.0
+    assert turn(*problem) > 1
+    for degenerate, context in ((True, "start"), (False, "path")):
+        chosen = settled_context(settings_for("quick"), *problem, degenerate)
+        assert chosen.context == context
+
+
+@pytest.mark.parametrize("name", ["van_der_pol", pytest.param("langevin", marks=pytest.mark.slow)])
+def test_a_density_that_follows_paths_learns_and_comes_back(name, tmp_path):
+    model = df.models.model(name)
     with pytest.warns(UserWarning, match="stopped"):
         density = df.learn(
             *(model.sde, model.starts, model.horizon),
             key=jr.key(0),
             **{"preset": "quick", "hidden": 2, "layers": 2, "samples": 256, "max_steps": 3},
+            context="path",
         )
     assert density.facts.settings.context == "path"
     density.save(tmp_path / "m.dflow")
     again = df.load(tmp_path / "m.dflow")
     x, x0, t = np.array([0.3, 0.2]), np.array([0.4, 0.1]), density.horizon * np.array([0.1, 1.0])
     np.testing.assert_array_equal(again.log_prob(x, t, x0), density.log_prob(x, t, x0))
-    # Invertible, and of unit mass, at any parameters: the push-forward has the density's score.
-    noise = density.sample(jr.key(1), t[-1], x0, (64,))
-    assert np.all(np.isfinite(density.log_prob(noise, t[-1], x0)))
+    drawn = density.sample(jr.key(1), t[-1], x0, (64,))
+    assert np.all(np.isfinite(density.log_prob(drawn, t[-1], x0)))

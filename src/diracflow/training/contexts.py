@@ -30,12 +30,22 @@ _DRAWS = 64
 
 
 def settled_context(
-    settings: Settings, sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
+    settings: Settings,
+    sde: SDE,
+    starts: AbstractLaw,
+    start_time: float | None,
+    horizon: float,
+    degenerate: bool = False,
 ) -> Settings:
-    """The settings with a context in place of `"auto"`."""
+    """The settings with a context in place of `"auto"`.
+
+    Where noise is `degenerate` that is the start: Langevin's equation in a double well is solved
+    with it, and has not been tried with the path.
+    """
     if settings.context != "auto":
         return settings
-    follows = settings.flow == "monotone" and turn(sde, starts, start_time, horizon) >= _TURN
+    able = settings.flow == "monotone" and not degenerate
+    follows = able and turn(sde, starts, start_time, horizon) >= _TURN
     return dataclasses.replace(settings, context="path" if follows else "start")
 
 

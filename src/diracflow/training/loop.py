@@ -213,4 +213,6 @@ class TimeLoop(abc.ABC):
 
     def place(self, theta: Parameters, clock: float, draws: Draws) -> Points:
         """Points of the density to which draws are carried."""
+        # At the start itself the flow is the identity, and some sources have no frame.
+        clock = clock or self.length
         return place(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), draws)

@@ -39,9 +39,9 @@ class Settings:
         drifts that are linear in the state, or nearly so (differences of their slopes at different
         states, over the horizon, add up to less than 0.1), and `"closure"` for others.
     - `context`: what the flow's networks are given beside the state: the `"start"`, or with
-        `"path"` the source's mean as well, which moves with time. `"auto"` takes `"path"` where the
-        slopes of the drift at the starts turn neighbouring paths by a radian or more over the
-        horizon, as on a limit cycle.
+        `"path"` the source's mean as well, which moves with time. `"auto"` takes `"path"` where
+        noise enters every component and the slopes of the drift at the starts turn neighbouring
+        paths by a radian or more over the horizon, as on a limit cycle.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
     - `bumps`: terms of each monotone function.
