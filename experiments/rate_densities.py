@@ -1,4 +1,4 @@
-"""Learned densities of short rates, kept in files."""
+"""Learned densities of processes in finance, kept in files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +39,7 @@ def _require_same(problem: Problem, density: df.TransitionDensity, path: Path) -
     """A file from before a change of the problem must not answer for it."""
     asked = {name: problem.params[name].expand(1).describe() for name in problem.sde.params}
     held = {name: law.describe() for name, law in density.scope.named.items()}
-    starts = problem.starts.expand(1).describe()
+    starts = problem.starts.expand(problem.sde.dim).describe()
     if held != asked or density.starts.describe() != starts or density.horizon < problem.horizon:
         raise ValueError(
             f"{path} holds a density for other laws or a shorter horizon than {problem.name} asks "
