@@ -101,7 +101,7 @@ def drawn(key: Array) -> dict[str, float]:
 
 
 def marginal_errors(density: df.TransitionDensity, draws: int = 8) -> dict[str, float]:
-    """Mean relative squared L2 errors of both marginals at the gap, over parameters and starts."""
+    """Mean relative squared L2 errors of both marginals after the gap, started at the level."""
     errors = []
     for key in jr.split(jr.key(11), draws):
         params = drawn(key)
@@ -159,8 +159,8 @@ def posterior(
         mean = weights @ draws
         covariance = 2 * np.cov(draws.T, aweights=weights) + 1e-6 * np.diag((high - low) ** 2)
         law = multivariate_normal(mean, covariance)
-        drawn = law.rvs(8 * count, random_state=rng)
-        draws = drawn[np.all((drawn > low) & (drawn < high), axis=1)][:count]
+        tried = law.rvs(8 * count, random_state=rng)
+        draws = tried[np.all((tried > low) & (tried < high), axis=1)][:count]
         log_proposal = law.logpdf(draws)
     return draws, weights
 

@@ -57,7 +57,7 @@ def check_coefficients(
     """
     x0 = _trials(starts)
     for tau in (0.0, horizon):
-        drift, sigma, slopes, t = _coefficients(sde, start_time, jnp.asarray(tau), x0)
+        drift, sigma, slopes, t = coefficients(sde, start_time, jnp.asarray(tau), x0)
         where = _Where(sde, t, x0)
         _require_finite("drift", drift, where)
         _require_finite("diffusion", sigma, where)
@@ -71,7 +71,7 @@ def is_degenerate(sde: SDE, starts: AbstractLaw, start_time: float | None) -> bo
 
 def is_degenerate_at(sde: SDE, start_time: float | None, x0: Float[Array, "n d+k"]) -> bool:
     r"""Whether the covariance $\Sigma$ is singular at one of some starts."""
-    _, sigma, _, _ = _coefficients(sde, start_time, jnp.zeros(()), x0)
+    _, sigma, _, _ = coefficients(sde, start_time, jnp.zeros(()), x0)
     return bool(np.any(_lacks_rank(np.asarray(sigma, dtype=np.float64))))
 
 
@@ -94,9 +94,11 @@ class _Where(NamedTuple):
 
 
 @eqx.filter_jit
-def _coefficients(
+def coefficients(
     sde: SDE, start_time: float | None, tau: Float[Array, ""], x0: Float[Array, "n d+k"]
 ) -> tuple[Float[Array, "n d"], Float[Array, "n d m"], Float[Array, "n d d"], Float[Array, " n"]]:
+    """Drift, diffusion, slopes of the drift, and time, a while after some starts began."""
+
     def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array, Array]:
         member, x, s = given(sde, start_time, g)
         t = s + tau
