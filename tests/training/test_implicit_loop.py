@@ -1,5 +1,6 @@
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -38,3 +39,25 @@ def test_the_first_points_are_where_their_noise_is(source):
     draws = made.draw()
     points = made.place(made.theta, 0.0, draws)
     np.testing.assert_allclose(points.y, draws.noise, rtol=1e-12, atol=1e-12)
+
+
+def test_a_path_through_knots_is_exact_for_parabolas():
+    # A third knot tells a parabola from a chord: its slopes are exact from the second step on.
+    made = loop(df.models.benes().sde, source="euler")
+    clocks = np.array([0.0, 0.1, 0.3, 0.35, 0.6])
+    parabola = lambda clock: made.origin + np.outer(clock, np.ones(len(made.origin))) * (2 - clock)
+    for clock, length in zip(clocks[1:], np.diff(clocks), strict=True):
+        made.move_through(parabola(np.array([clock]))[0], length)
+    between = np.array([0.1, 0.13, 0.2, 0.29, 0.32, 0.4, 0.5, 0.6])
+    found = jax.vmap(made.trajectory())(jnp.asarray(between**2))
+    np.testing.assert_allclose(found, parabola(between[:, None]), atol=1e-13)
+
+
+def test_explicit_steps_keep_their_own_slopes():
+    made = loop(df.models.benes().sde, source="euler")
+    one = np.ones_like(made.theta)
+    made.move(made.theta + 0.1 * one, 0.1, (one, 5 * one))
+    made.move_through(made.theta + 0.2 * one, 0.1)
+    np.testing.assert_array_equal(made.last[0], 5 * one)
+    # Half way between the chords, for the steps are equally long.
+    np.testing.assert_allclose(made.first[1], 1.5 * one)

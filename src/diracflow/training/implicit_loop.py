@@ -190,7 +190,9 @@ class ImplicitLoop(TimeLoop):
         points: Points,
         length: float,
     ) -> float:
-        theta, expected = stages.halfway(start, length)
+        end = stages.thetas[-1]
+        bend = self.slope_to(end, length) - (end - self.theta) / length
+        theta, expected = (self.theta + end) / 2 + length / 4 * bend, stages.halfway(start, length)
         clock = jnp.asarray(self.clock + length / 2)
         log_ratio, _, _ = values_at(self.ansatz, jnp.asarray(theta), clock, points)
         return float(projected_size(equation, log_ratio - expected))
@@ -209,7 +211,7 @@ class ImplicitLoop(TimeLoop):
             self._look_at_fresh_points(attempt.equation, forcing)
         stages = attempt.stages
         self.velocity = (stages.thetas[-1] - self.theta) / length
-        self.move(stages.thetas[-1], length, stages.end_slopes(length))
+        self.move_through(stages.thetas[-1], length)
         following = self._following_length(attempt, length)
         # What has just been too long will hardly do at once.
         self.length = min(following, length) if rejected else following

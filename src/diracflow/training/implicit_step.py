@@ -48,8 +48,6 @@ _ERROR_WEIGHTS = tuple(b - e for b, e in zip((*_ROWS[-1], _GAMMA), _EMBEDDED, st
 _HALFWAY = tuple(
     np.linalg.lstsq(np.vander(_NODES, 3, increasing=True).T, [1 / 2, 1 / 8, 1 / 24])[0]
 )
-# From values at the nodes to the coefficients of the cubic through them.
-_TO_CUBIC = np.linalg.inv(np.vander(_NODES, increasing=True))
 
 # Iterations after which a stage is given up, or before if it will not converge in as many.
 _MOST_ITERATIONS = 12
@@ -67,15 +65,9 @@ class Stages:
     log_ratio: Array  # at the last stage
     iterations: int  # most of a stage
 
-    def end_slopes(self, length: float) -> tuple[Parameters, Parameters]:
-        """Derivatives, at both ends of the step, of the cubic through the stages."""
-        c = _TO_CUBIC @ np.stack(self.thetas)
-        return c[1] / length, (c[1] + 2 * c[2] + 3 * c[3]) / length
-
-    def halfway(self, start: Array, length: float) -> tuple[Parameters, Array]:
-        """The middle of the step: parameters on the cubic, and log-density by the method itself."""
-        theta = 0.5 ** np.arange(4) @ _TO_CUBIC @ np.stack(self.thetas)
-        return theta, start + length * _combined(_HALFWAY, self.forcings)
+    def halfway(self, start: Array, length: float) -> Array:
+        """Log-density in the middle of the step, by the method itself."""
+        return start + length * _combined(_HALFWAY, self.forcings)
 
     def embedded_error(self, length: float) -> Array:
         """Difference to the embedded method of order two, at the points."""

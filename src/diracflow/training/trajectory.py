@@ -9,9 +9,10 @@ from jaxtyping import Array, Float
 class Trajectory(eqx.Module):
     r"""Knots in the clock $\sqrt\tau$, parameters there, and velocities at both ends of each step.
 
-    The two velocities of a step come from the draws that the step was made with. Points are drawn
-    anew for the next step, so the velocities on either side of a knot differ by sampling noise;
-    mixing them would put that noise between the knots.
+    The two velocities of an explicit step come from the draws that the step was made with. Points
+    are drawn anew for the next step, so the velocities on either side of a knot differ by sampling
+    noise; mixing them would put that noise between the knots. Implicit steps are much longer than
+    that noise allows for, and their stages scatter: their slopes come from the knots alone.
 
     Before the first knot the parameters are those of the identity, so the density is the source.
     """
