@@ -135,11 +135,13 @@ def bench(name: str, preset: str, seed: int, limit: float) -> dict:
         case = cases()[name]
         density, seconds = learned(case.sde, case.starts, case.times[-1], **options)
         rows = grid_errors(case, density, seed)
+    return {"case": name, "preset": preset, "seed": seed, **summary(density, seconds, rows)}
+
+
+def summary(density: df.TransitionDensity, seconds: float, rows: dict) -> dict:
+    """What one line says of a training, with its errors in `rows`."""
     history = density.facts.history
     return {
-        "case": name,
-        "preset": preset,
-        "seed": seed,
         "status": density.status.name,
         "reached": round(density.horizon, 4),
         "learn_s": round(seconds, 1),
