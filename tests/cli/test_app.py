@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from diracflow.cli.run import run_model
+from diracflow.cli.run import _bounds, run_model
 
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
 
@@ -61,6 +61,12 @@ def test_run_does_without_an_exact_density(tmp_path, capsys):
     said = capsys.readouterr()
     assert "No exact density is known" in said.out
     assert "Source: closure (over the horizon" in said.err
+
+
+def test_a_run_without_time_for_a_certificate_says_how_to_get_one(tmp_path):
+    said = _bounds([], tmp_path / "model.dflow")
+    assert "no time for a certificate" in said
+    assert f"`diracflow check {tmp_path / 'model.dflow'}`" in said
 
 
 def test_help_does_not_wait_for_jax():

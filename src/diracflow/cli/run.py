@@ -74,7 +74,8 @@ def run_model(
         density.save(out / file)
     report = _report(problem, preset, seed, changes, density, learned_in, result)
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    result_line(_bounds(report["certificate"]) if result is None else _table(report["errors"]))
+    exact = result is not None
+    result_line(_table(report["errors"]) if exact else _bounds(report["certificate"], out / file))
     names = draw_figures(density, problem, result, out)
     view.report(density, problem.exact, file=file, path=out / "report.html")
     written = ", ".join(("report.html", file, "report.json", *names))
@@ -160,7 +161,12 @@ def _report(
     }
 
 
-def _bounds(rows: list[dict[str, Any]]) -> str:
+def _bounds(rows: list[dict[str, Any]], file: Path) -> str:
+    if not rows:  # a limit of time ended the training
+        return (
+            "No exact density is known, and there was no time for a certificate; compute it with "
+            f"`diracflow check {file}`."
+        )
     lines = ["No exact density is known. Total variation to the truth is at most (stderr):"]
     lines += [
         f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:8.1e}  ({row['stderr']:.0e})"
