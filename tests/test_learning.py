@@ -162,17 +162,17 @@ def test_nan_ends_in_a_status_with_the_last_good_state(getkey):
     # Finite at the start and at the horizon's end of the check, not in between.
     sde = df.SDE(
         lambda t, x: jnp.where((t > 0.004) & (t < 0.009), jnp.nan, 1.0) * jnp.tanh(x),
-        lambda t, x: jnp.eye(2),
-        2,
+        lambda t, x: jnp.eye(1),
+        1,
     )
     with pytest.raises(df.TrainingFailed, match="NOT_FINITE.*density") as caught:
         df.learn(sde, df.Normal(0.0, 1.0), 0.01, key=getkey(), **SMALL)
     density = caught.value.density
     assert caught.value.status is df.Status.NOT_FINITE
     assert 0 < density.horizon <= 0.0041
-    assert np.isfinite(density.log_prob(jnp.zeros(2), density.horizon, jnp.zeros(2)))
+    assert np.isfinite(density.log_prob(jnp.zeros(1), density.horizon, jnp.zeros(1)))
     with pytest.raises(ValueError, match="stopped short of 0.01"):
-        density.log_prob(jnp.zeros(2), 0.01, jnp.zeros(2))
+        density.log_prob(jnp.zeros(1), 0.01, jnp.zeros(1))
 
 
 @pytest.mark.slow

@@ -73,7 +73,12 @@ def test_forcing_vanishes_for_brownian_motion(preset, clock, getkey):
 
 
 @pytest.mark.parametrize(
-    "preset, context", [("accurate", "start"), ("accurate", "path"), ("paper", "start")]
+    "preset, context",
+    [
+        pytest.param("accurate", "start", marks=pytest.mark.slow),
+        ("accurate", "path"),
+        ("paper", "start"),
+    ],
 )
 @pytest.mark.parametrize("model", [df.models.ornstein_uhlenbeck(2), df.models.sheared(4)])
 def test_forcing_is_the_defect_of_the_density(preset, context, model, getkey):
@@ -114,7 +119,8 @@ def test_start_time_shifts_the_coefficients(preset, getkey):
     np.testing.assert_allclose(values[0], values[1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("context", ["start", "path"])
+# Networks that follow paths are given the start as well.
+@pytest.mark.parametrize("context", [pytest.param("start", marks=pytest.mark.slow), "path"])
 def test_linearisation_agrees_with_derivatives(context, getkey):
     model = df.models.sheared(2)  # noise that depends on the state, so that every term counts
     ansatz = moved(start_of(model, context=context), getkey())

@@ -71,6 +71,7 @@ def test_a_density_that_follows_paths_learns_and_comes_back(name, tmp_path):
             key=jr.key(0),
             **{"preset": "quick", "hidden": 2, "layers": 2, "samples": 256, "max_steps": 3},
             context="path",
+            certify=False,  # certificates have tests of their own, and compile for seconds
         )
     assert density.facts.settings.context == "path"
     density.save(tmp_path / "m.dflow")
