@@ -30,6 +30,14 @@ def test_steps_may_err_by_a_fiftieth_of_what_is_left_over(left, counted):
     assert made._allowed(length) == pytest.approx(expected, rel=1e-12)
 
 
+def test_detours_may_grow_with_what_the_flow_has_left_over():
+    made = loop(df.models.benes().sde, source="euler")
+    assert made._longest_detour() == made.budget.total
+    made.bound = 1.0
+    # A twentieth of it is more than the budget by now.
+    assert made._longest_detour() == pytest.approx(0.05)
+
+
 @pytest.mark.parametrize("source", ["moments", "closure"])
 def test_the_first_points_are_where_their_noise_is(source):
     # The flow is the identity at the start, where moments of a hypoelliptic equation have no frame.

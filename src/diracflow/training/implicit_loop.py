@@ -31,8 +31,9 @@ _START_SHARE = 0.1
 _ITERATION_SHARE = 0.3
 # Iterations of a stage above which the next step may not be longer, or must be shorter.
 _MANY, _TOO_MANY = 6, 8
-# Of the budget: how far parameters between the ends of a step may lead off. That does not add up.
-_DETOUR_SHARE = 1.0
+# How far parameters between the ends of a step may lead off, as a share of what the flow has left
+# over so far; the whole budget if that is more. Detours do not add up.
+_DETOUR_SHARE = 0.05
 # Steps between two looks at fresh points.
 _LOOK_EVERY = 2
 # Of what the flow leaves over in a step: an error in time that makes no difference beside it.
@@ -136,11 +137,14 @@ class ImplicitLoop(TimeLoop):
         left_over = length * last.forcing * float(np.sqrt(min(last.fresh_residual, 1.0)))
         return max(self.share(length), _BESIDE * left_over)
 
+    def _longest_detour(self) -> float:
+        return max(self.budget.total, _DETOUR_SHARE * self.bound)
+
     def _acceptable(self, attempt: _Attempt, length: float) -> bool:
         return (
             attempt.error <= self._allowed(length)
             and attempt.change <= 1.3 * MOST_CHANGE
-            and attempt.detour <= _DETOUR_SHARE * self.budget.total
+            and attempt.detour <= self._longest_detour()
         )
 
     def _attempt(
@@ -223,7 +227,7 @@ class ImplicitLoop(TimeLoop):
         following = self.next_length(length, error)
         following = min(following, length * MOST_CHANGE / max(attempt.change, 1e-300))
         # A path through the stages is off by the fourth power of the length.
-        detour = attempt.detour / (_DETOUR_SHARE * self.budget.total)
+        detour = attempt.detour / self._longest_detour()
         following = min(following, 0.8 * length * max(detour, 1e-6) ** -0.25)
         if attempt.stages.iterations > _MANY:
             following = min(following, length)
