@@ -69,3 +69,23 @@ def test_explicit_steps_keep_their_own_slopes():
     np.testing.assert_array_equal(made.last[0], 5 * one)
     # Half way between the chords, for the steps are equally long.
     np.testing.assert_allclose(made.first[1], 1.5 * one)
+
+
+def test_the_velocity_is_compiled_without_being_run():
+    # Two programs that ran at the same time could wait for each other for ever.
+    ran = []
+
+    def drift(t, x):
+        jax.debug.callback(lambda: ran.append(1))
+        return -x
+
+    made = loop(df.SDE(drift, lambda t, x: jnp.eye(2), 2), source="euler", context="start")
+    compiled = made.compilation()
+    jax.effects_barrier()
+    ran.clear()
+    compiled()
+    jax.effects_barrier()
+    assert not ran
+    made.field(made.draw())(made.theta, made.length)
+    jax.effects_barrier()
+    assert ran

@@ -1,8 +1,10 @@
 """Explicit steps with the velocity of the parameters, as in the paper."""
 
 import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -79,27 +81,43 @@ class ExplicitLoop(TimeLoop):
 
     def field(self, draws: Draws) -> VectorField:
         """The velocity over fixed draws."""
-        regularisation = jnp.asarray(self.regularisation.value)
-        prior, known = jnp.asarray(self.prior()), self.candidates
-        if known is None:
-            known = np.zeros((len(self.regularisation.spread()), len(self.theta)))
-        candidates = jnp.asarray(known)
+        known = self._known()
         frozen = self.place(self.theta, self.clock, draws)
 
         def field(theta: Parameters, clock: float) -> Velocity:
             points = frozen
             if not self.ansatz.standardised:  # raw points spread with the density
                 points = self.place(theta, clock, draws)
-            found = velocity(
-                *(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points),
-                *(regularisation, prior, candidates),
-            )
-            still = self.negligible(float(found.forcing))
-            return (
-                eqx.tree_at(lambda v: v.theta_dot, found, jnp.zeros_like(prior)) if still else found
-            )
+            found = velocity(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points, *known)
+            if self.negligible(float(found.forcing)):
+                return eqx.tree_at(lambda v: v.theta_dot, found, jnp.zeros_like(found.theta_dot))
+            return found
 
         return field
+
+    def compilation(self) -> Callable[[], object]:
+        """A task that compiles the velocity, for another thread, and runs nothing.
+
+        Two programs that run at the same time can wait for each other's threads for ever: in twenty
+        dimensions they did.
+        """
+        points = self.place(self.theta, self.clock, self.draw())
+        theta, clock = jnp.asarray(self.theta), jnp.asarray(self.length)
+        arguments = (self.ansatz, theta, clock, points, *self._known())
+
+        def compile_velocity() -> object:
+            with jax.enable_x64(True):  # each thread has a precision of its own
+                return velocity.lower(*arguments).compile()  # type: ignore[attr-defined]
+
+        return compile_velocity
+
+    def _known(self) -> tuple[Array, Array, Array]:
+        """Regularisation, prior and candidates: what a velocity takes over from earlier steps."""
+        known = self.candidates
+        if known is None:
+            known = np.zeros((len(self.regularisation.spread()), len(self.theta)))
+        strength, prior = jnp.asarray(self.regularisation.value), jnp.asarray(self.prior())
+        return strength, prior, jnp.asarray(known)
 
 
 def _finite(theta_dot: Array) -> bool:

@@ -7,7 +7,6 @@ they are longer, with as much regularisation as their iterations need to converg
 
 from concurrent.futures import ThreadPoolExecutor
 
-import jax
 import numpy as np
 
 from ..galerkin.velocity import Velocity
@@ -41,7 +40,7 @@ class SwitchingLoop(RestingLoop, ExplicitLoop, ImplicitLoop):
                 return self.begin()  # devices must meet in the same order, so in one thread
             with ThreadPoolExecutor(1) as pool:
                 # Compiled at the same time, the velocity costs less of a wait.
-                pool.submit(self._warm_up)
+                pool.submit(self.compilation())
                 return self.begin()
         if self.short_steps >= _PATIENCE:
             return self.implicit_step()
@@ -57,7 +56,3 @@ class SwitchingLoop(RestingLoop, ExplicitLoop, ImplicitLoop):
         affordable = steps <= _FEW or steps * samples * len(self.theta) ** 2 <= _AFFORDABLE
         early = self.clock < _EARLY * self.end
         self.short_steps = 0 if affordable or early else self.short_steps + 1
-
-    def _warm_up(self) -> None:
-        with jax.enable_x64(True):  # each thread has a precision of its own
-            self.field(self.draw())(self.theta, self.length)
