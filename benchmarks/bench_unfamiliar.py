@@ -22,7 +22,7 @@ from bench_restoring import Case, grid_errors, learned, summary
 from diracflow.density.card import certificate_table
 from diracflow.evaluate.spectral_grid import SpectralGrid
 
-THIRDS = (1 / 6, 1 / 2, 1.0)
+SHARES = (1 / 6, 1 / 2, 1.0)
 
 
 def constant(size: float, dim: int) -> Callable:
@@ -34,7 +34,7 @@ def case(
 ) -> Case:
     """On a box that reaches `half` to either side of the origin, with `n` nodes along an axis."""
     grid = SpectralGrid([-side for side in half], half, n)
-    times = [horizon * share for share in THIRDS]
+    times = [horizon * share for share in SHARES]
     return Case(df.SDE(drift, noise, len(half)), df.Normal(0.0, spread), times, grid)
 
 

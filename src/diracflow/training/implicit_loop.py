@@ -226,7 +226,8 @@ class ImplicitLoop(TimeLoop):
         error = attempt.error * self.share(length) / self._allowed(length)
         following = self.next_length(length, error)
         following = min(following, length * MOST_CHANGE / max(attempt.change, 1e-300))
-        # A path through the stages is off by the fourth power of the length.
+        # Where paths are smooth, detours fall with the third power of the length or faster; scatter
+        # of the knots falls with the first. The root taken keeps lengths from swinging.
         detour = attempt.detour / self._longest_detour()
         following = min(following, 0.8 * length * max(detour, 1e-6) ** -0.25)
         if attempt.stages.iterations > _MANY:
