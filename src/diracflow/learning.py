@@ -27,6 +27,7 @@ from .problem.checks import check_coefficients, check_starts, is_degenerate
 from .problem.given import scope
 from .problem.laws import AbstractLaw
 from .problem.sde import SDE
+from .training.bases import settled_basis
 from .training.build import (
     build_ansatz,
     require_fitting_source,
@@ -152,6 +153,7 @@ def learn(
             law = chart.law(law)
             equation = chart.equation()
             chosen = settled_context(chosen, equation, law, began, horizon, degenerate)
+            chosen = settled_basis(chosen, equation, law, began, horizon, degenerate)
             chosen = sized(chosen, sde.dim, law.dim)
             flow_key, draw_key = jr.split(key)
             ansatz = build_ansatz(equation, law, began, horizon, chosen, flow_key)

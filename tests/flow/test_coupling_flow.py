@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.build import build_ansatz, orders
+from diracflow.training.build import build_ansatz
+from diracflow.training.masks import orders
 from diracflow.training.settings import settings_for
 from diracflow.training.sizes import sized
 
@@ -122,7 +123,7 @@ def test_each_block_moves_every_component(start, getkey):
     + [(d, None) for d in (2, 3, 4, 6, 8, 10)],
 )
 def test_permuted_masks_separate_all_components(dim, layers):
-    table = np.asarray(orders(dim, settings(dim, "accurate", layers=layers)))
+    table = np.asarray(orders(dim, settings(dim, "accurate", layers=layers, networks="shared")))
     side = np.argsort(table, axis=1) < dim // 2
     apart = np.any(side[:, :, None] != side[:, None, :], axis=0)
     assert np.all(apart | np.eye(dim, dtype=bool))

@@ -4,7 +4,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from diracflow.flow.monotone import Bumps, MonotoneCoupling, bounded_below, preimage
+from diracflow.flow.monotone import Bumps, MonotoneCoupling, bounded_below, outputs, preimage
+from diracflow.flow.networks import SharedNetwork
 
 
 def bumps_of(key, k=4, gamma=0.9, sharp=1.0):
@@ -59,7 +60,8 @@ def test_derivatives_of_the_preimage(getkey):
 
 
 def test_moves_without_idle_components(getkey):
-    layer = MonotoneCoupling(0, 1, 2, hidden=4, bumps=3, gamma=0.9, key=getkey())
+    network = SharedNetwork(0, 1, 2, outputs(3), hidden=4, key=getkey())
+    layer = MonotoneCoupling(network, bumps=3, gamma=0.9)
     leaves, structure = jax.tree.flatten(layer)
     leaves = [leaf + 0.5 * jr.normal(getkey(), leaf.shape) for leaf in leaves]
     layer, v, context = jax.tree.unflatten(structure, leaves), jnp.ones(1), jnp.ones(2)

@@ -62,7 +62,8 @@ def test_degenerate_noise_is_given_the_start_unless_asked():
         assert chosen.context == context
 
 
-@pytest.mark.parametrize("name", ["van_der_pol", pytest.param("langevin", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["van_der_pol", "langevin"])
 def test_a_density_that_follows_paths_learns_and_comes_back(name, tmp_path):
     model = df.models.model(name)
     with pytest.warns(UserWarning, match="stopped"):

@@ -62,8 +62,10 @@ def test_changes_replace_fields_of_the_preset():
 def test_sizes_follow_dimension_and_tolerance():
     widths = [sized(settings_for("accurate", tolerance=t), 2).hidden for t in (0.1, 1e-2, 1e-3)]
     assert widths == sorted(set(widths))
-    layers = [sized(settings_for("accurate"), d).layers for d in (1, 2, 4, 5, 8, 9)]
-    assert layers == [4, 4, 4, 6, 6, 8]
+    shared = settings_for("accurate", networks="shared")
+    assert [sized(shared, d).layers for d in (1, 2, 4, 5, 8, 9)] == [4, 4, 4, 6, 6, 8]
+    own = settings_for("accurate")
+    assert [sized(own, d).layers for d in (3, 6, 8, 20)] == [4, 4, 2, 2]
 
 
 def test_given_sizes_are_kept():

@@ -33,9 +33,16 @@ def test_what_varies_beside_the_start_counts():
 
 @pytest.mark.parametrize("dim", [12, 16, 20])
 def test_layers_end_where_parameters_are_too_many(dim):
-    settings = sized(settings_for("accurate"), dim)
+    settings = sized(settings_for("accurate", networks="shared"), dim)
     more = dataclasses.replace(settings, layers=settings.layers + 2)
     assert parameter_count(dim, dim, settings) <= 5500 < parameter_count(dim, dim, more)
+
+
+@pytest.mark.parametrize("dim", [6, 8, 10])
+def test_layers_of_own_networks_end_earlier(dim):
+    settings = sized(settings_for("quick"), dim)
+    more = dataclasses.replace(settings, layers=settings.layers + 2)
+    assert parameter_count(dim, dim, settings) <= 2000 < parameter_count(dim, dim, more)
 
 
 def test_there_is_a_pair_of_layers_in_any_dimension():

@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
@@ -90,7 +89,7 @@ def _rounding(
     def shift(tau: Array, x0: Array) -> Array:
         frame = ansatz.source.frame(tau, x0)
         size = jnp.abs(frame.mean) + jnp.abs(x0[: len(frame.mean)])
-        per_width = jnp.abs(solve_triangular(frame.factor, jnp.eye(len(size)), lower=True))
+        per_width = jnp.abs(frame.inverses()[1])
         return _ROUNDINGS * (jnp.sum(per_width @ size) / 2 + len(size))
 
     return jax.vmap(lambda tau: jax.vmap(lambda x0: shift(tau, x0))(starts))(times)

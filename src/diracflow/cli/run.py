@@ -16,7 +16,7 @@ from ..density.transition import TransitionDensity
 from ..evaluate.study import Study, study
 from ..learning import TrainingFailed, learn
 from ..problem.models import Model, model
-from ..training.build import idle_dim_for
+from ..training.masks import idle_dim_for
 from ..training.settings import settings_for
 from .figures import draw_figures
 from .places import require_target

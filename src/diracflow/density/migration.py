@@ -98,6 +98,11 @@ def _from_7(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
     return _with_settings(header, context="start"), arrays
 
 
+def _from_8(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Sources and flows worked along the axes, with one network in each layer."""
+    return _with_settings(header, basis="axes", networks="shared"), arrays
+
+
 STEPS: dict[int, Step] = {
     1: _from_1,
     2: _from_2,
@@ -106,6 +111,7 @@ STEPS: dict[int, Step] = {
     5: _from_5,
     6: _from_6,
     7: _from_7,
+    8: _from_8,
 }
 
 

@@ -5,6 +5,8 @@ are computed again from the header, such as the moments of the starts or the spl
 If another version of the code computed them differently, parameters would mean something else.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -70,12 +72,16 @@ def require_among_starts(laws: Scope, chart: Chart, arrays: dict[str, np.ndarray
 
 def marks(ansatz: AbstractAnsatz) -> Float[np.ndarray, "n 2"]:
     """Mean and size of each array of an ansatz but the parameters and those of the SDE."""
-    rest = eqx.tree_at(lambda a: a.source.sde, ansatz, None)
+    rest = jax.tree.map(lambda part: None if _is_sde(part) else part, ansatz, is_leaf=_is_sde)
     parts = (eqx.filter(rest.flow, eqx.is_inexact_array, inverse=True), rest)
     rest = eqx.tree_at(lambda a: a.flow, rest, parts[0])
     leaves = [np.asarray(a, np.float64) for a in jax.tree.leaves(eqx.filter(rest, eqx.is_array))]
     figures = [(a.mean(), np.sqrt(np.mean(a**2))) for a in leaves if a.size]
     return np.array(figures, np.float64).reshape(-1, 2)
+
+
+def _is_sde(part: Any) -> bool:
+    return isinstance(part, SDE)
 
 
 def compare_marks(found: np.ndarray, stored: np.ndarray | None) -> None:

@@ -246,7 +246,7 @@ class StandardisedAnsatz(AbstractAnsatz):
         if not self.follows or frame is None:
             return start
         dim = len(frame.mean)
-        # The whitening is triangular: its first block is that of the state alone.
+        # The first block of the whitening is that of the state alone.
         return jnp.concatenate([start, whitening[:dim, :dim] @ (frame.mean - centre[:dim])])
 
 

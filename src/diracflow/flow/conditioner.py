@@ -59,15 +59,15 @@ class TanhConditioner(eqx.Module):
 
     def __init__(self, in_size: int, hidden: int, out_size: int, *, key: PRNGKeyArray):
         rng = generator(key)
-        self.lift = _normal_linear(in_size, hidden, bias=0.5, rng=rng)
-        self.inner = _normal_linear(hidden, hidden, bias=0.1, rng=rng)
+        self.lift = normal_linear(in_size, hidden, bias=0.5, rng=rng)
+        self.inner = normal_linear(hidden, hidden, bias=0.1, rng=rng)
         self.readout = _linear(np.zeros((out_size, hidden)), np.zeros(out_size))
 
     def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
         return self.readout(jnp.tanh(self.inner(jnp.tanh(self.lift(c)))))
 
 
-def _normal_linear(in_size: int, out_size: int, *, bias: float, rng: np.random.Generator) -> Linear:
+def normal_linear(in_size: int, out_size: int, *, bias: float, rng: np.random.Generator) -> Linear:
     """Gaussian weights that keep the size of standardised inputs, and spread biases."""
     weight = rng.normal(size=(out_size, in_size)) / np.sqrt(in_size)
     return _linear(weight, bias * rng.normal(size=out_size))

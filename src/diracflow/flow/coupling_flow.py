@@ -31,8 +31,9 @@ class Layer(Protocol):
     def from_source(self, moved: Array, idle: Array, context: Array) -> Array: ...
 
 
-# Makes a layer from the indices of its idle components, the number of those it moves, and a key.
-MakeLayer = Callable[[Int[np.ndarray, " idle"], int, PRNGKeyArray], Layer]
+Indices = Int[np.ndarray, " components"]
+# Makes a layer from the indices of its idle components, those of the ones it moves, and a key.
+MakeLayer = Callable[[Indices, Indices, PRNGKeyArray], Layer]
 
 
 class AbstractBlock(eqx.Module):
@@ -164,7 +165,7 @@ def coupling_flow(
     dim = orders.shape[1]
 
     def coupling(order: Int[np.ndarray, " d"], idle_dim: int, key: PRNGKeyArray) -> Coupling:
-        layer = make_layer(order[:idle_dim], dim - idle_dim, key)
+        layer = make_layer(order[:idle_dim], order[idle_dim:], key)
         return Coupling(layer, Mixing(dim) if mixing else None, jnp.asarray(order), idle_dim)
 
     def block(key: PRNGKeyArray, order: Int[np.ndarray, " d"]) -> AbstractBlock:

@@ -11,16 +11,19 @@ bends and splits a density, which is what one dimension needs.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from .conditioner import TanhConditioner
-from .polynomial import Quadratic
+from .networks import OwnNetworks, SharedNetwork
 
 # Newton steps or halvings; the bracket shrinks to rounding in as many halvings at the latest.
 _MOST_ITERATIONS = 60
 # Width of the corner of the smoothed negative part of a weight.
 _SMOOTHING = 0.2
+
+
+def outputs(bumps: int) -> int:
+    """Coefficients of a component whose function has so many bumps."""
+    return 2 + 3 * bumps
 
 
 class Bumps(eqx.Module):
@@ -44,37 +47,14 @@ class Bumps(eqx.Module):
 
 
 class MonotoneCoupling(eqx.Module):
-    """Moves `moved_dim` components given the idle ones and the context.
+    """Moves some components given the idle ones and the context.
 
-    Besides the network, the shift has a quadratic path from the idle components and a linear one
-    from the context. They are the leading terms for every SDE: to first order in the square root
-    of time a density differs from its Euler step by a quadratic change of variables, and linear
-    equations differ by a linear one at all times.
+    `network` gives scale, shift and bumps of each component, as `outputs` numbers for each.
     """
 
-    conditioner: TanhConditioner
-    from_idle: Quadratic
-    from_context: Float[Array, "moved c"]
+    network: SharedNetwork | OwnNetworks
     bumps: int = eqx.field(static=True)
     gamma: float = eqx.field(static=True)
-
-    def __init__(
-        self,
-        idle_dim: int,
-        moved_dim: int,
-        context_dim: int,
-        *,
-        hidden: int,
-        bumps: int,
-        gamma: float,
-        key: PRNGKeyArray,
-    ):
-        self.conditioner = TanhConditioner(
-            idle_dim + context_dim, hidden, moved_dim * (2 + 3 * bumps), key=key
-        )
-        self.from_idle = Quadratic(idle_dim, moved_dim)
-        self.from_context = jnp.asarray(np.zeros((moved_dim, context_dim)))
-        self.bumps, self.gamma = bumps, gamma
 
     def to_source(
         self,
@@ -98,16 +78,14 @@ class MonotoneCoupling(eqx.Module):
         return preimage((moved - shift) * jnp.exp(-log_scale), bumps)
 
     def _coefficients(self, idle: Array, context: Array) -> tuple[Array, Array, Bumps]:
-        k = self.bumps
-        out = self.conditioner(jnp.concatenate([idle, context])).reshape(-1, 2 + 3 * k)
-        shift = out[:, 1] + self.from_idle(idle) + self.from_context @ context
+        k, out = self.bumps, self.network(idle, context)
         bumps = Bumps(
             weight=bounded_below(out[:, 2 : 2 + k] / k, self.gamma),
             steepness=jnp.exp(out[:, 2 + k : 2 + 2 * k]),
             # Spread over the bulk of a standard normal law at the start.
             centre=out[:, 2 + 2 * k :] + jnp.linspace(-2, 2, k, dtype=out.dtype)[None],
         )
-        return out[:, 0], shift, bumps
+        return out[:, 0], out[:, 1], bumps
 
 
 @jax.custom_jvp

@@ -19,8 +19,12 @@ class Quadratic(eqx.Module):
         self.weight = jnp.asarray(np.zeros((out_size, in_size + in_size * (in_size + 1) // 2)))
 
     def __call__(self, u: Float[Array, " in"]) -> Float[Array, " out"]:
-        # Products with constant matrices: indexing would turn into scatters under differentiation.
-        left, right = (np.eye(len(u))[index] for index in np.triu_indices(len(u)))
-        bulk = jnp.clip(u, -_BULK, _BULK)
-        products = (jnp.asarray(left, u.dtype) @ bulk) * (jnp.asarray(right, u.dtype) @ bulk)
-        return self.weight @ jnp.concatenate([u, products])
+        return self.weight @ jnp.concatenate([u, products(u)])
+
+
+def products(u: Float[Array, " in"]) -> Float[Array, " products"]:
+    """All monomials of degree two."""
+    # Products with constant matrices: indexing would turn into scatters under differentiation.
+    left, right = (np.eye(len(u))[index] for index in np.triu_indices(len(u)))
+    bulk = jnp.clip(u, -_BULK, _BULK)
+    return (jnp.asarray(left, u.dtype) @ bulk) * (jnp.asarray(right, u.dtype) @ bulk)

@@ -1,6 +1,6 @@
 r"""The Fokker--Planck equation in coordinates that move and widen with the density.
 
-A frame $x = m(c) + L(c)\zeta$, with $L$ lower triangular, turns the SDE into one for $\zeta$ in the
+A frame $x = m(c) + L(c)\zeta$ turns the SDE into one for $\zeta$ in the
 clock $c = \sqrt\tau$ (so $d\tau = 2c\,dc$):
 
 $$d\zeta = (\beta(\zeta) - K\zeta)\,dc + S(\zeta)^{1/2}\,dW_c,\qquad
@@ -17,29 +17,65 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .sde import SDE
 from .small_matrices import solve_lower
 
 
+class Basis(eqx.Module):
+    """Axes other than those of the state: the columns of a matrix that does not depend on time."""
+
+    columns: Float[np.ndarray, "d d"]
+    inverse: Float[np.ndarray, "d d"]
+    log_det: float = eqx.field(static=True)  # of the columns
+
+    def __init__(self, columns: Float[np.ndarray, "d d"]):
+        self.columns, self.inverse = columns, np.linalg.inv(columns)
+        self.log_det = float(np.linalg.slogdet(columns)[1])
+
+    def along(self, x: Float[Array, "d *k"]) -> Float[Array, "d *k"]:
+        """Coordinates of states along the axes."""
+        return jnp.asarray(self.inverse, x.dtype) @ x
+
+    def state(self, y: Float[Array, "d *k"]) -> Float[Array, "d *k"]:
+        """States with some coordinates."""
+        return jnp.asarray(self.columns, y.dtype) @ y
+
+
 class Frame(eqx.Module):
-    """Coordinates in which a density is close to standard normal."""
+    r"""Coordinates in which a density is close to standard normal.
+
+    $L$ is the lower triangular `factor`, or the `basis` times it.
+    """
 
     mean: Float[Array, " d"]
-    factor: Float[Array, "d d"]  # lower triangular
+    factor: Float[Array, "d d"]
+    basis: Basis | None = None
 
     def standardise(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         r"""$\zeta = L^{-1}(x - m)$."""
-        return solve_lower(self.factor, x - self.mean)
+        centred = x - self.mean
+        along = centred if self.basis is None else self.basis.along(centred)
+        return solve_lower(self.factor, along)
 
     def restore(self, zeta: Float[Array, " d"]) -> Float[Array, " d"]:
         r"""$x = m + L\zeta$."""
-        return self.mean + self.factor @ zeta
+        moved = self.factor @ zeta
+        return self.mean + (moved if self.basis is None else self.basis.state(moved))
 
     def log_det(self) -> Float[Array, ""]:
-        r"""$\log\det L$."""
-        return jnp.sum(jnp.log(jnp.diag(self.factor)))
+        r"""$\log|\det L|$."""
+        log_det = jnp.sum(jnp.log(jnp.diag(self.factor)))
+        return log_det if self.basis is None else log_det + self.basis.log_det
+
+    def inverses(self) -> tuple[Float[Array, "d d"], Float[Array, "d d"]]:
+        r"""The inverse of the factor, and $L^{-1}$."""
+        inverse = solve_lower(self.factor, jnp.eye(len(self.factor), dtype=self.factor.dtype))
+        if self.basis is None:
+            return inverse, inverse
+        return inverse, inverse @ jnp.asarray(self.basis.inverse, inverse.dtype)
 
 
 class RatioEquation(eqx.Module):
@@ -114,8 +150,9 @@ def ratio_equation(
     - `frame`, `frame_rate`: the frame at $c$ and its derivative in $c$.
     - `zeta`: the point.
     """
-    inverse = solve_lower(frame.factor, jnp.eye(len(zeta), dtype=zeta.dtype))
-    stretch = inverse @ frame_rate.factor
+    of_factor, inverse = frame.inverses()
+    # The basis, which does not move, drops out.
+    stretch = of_factor @ frame_rate.factor
 
     def drift(y: Float[Array, " d"]) -> Float[Array, " d"]:
         return inverse @ (2 * clock * sde.drift(t, frame.restore(y)) - frame_rate.mean)

@@ -2,25 +2,29 @@
 
 import jax.random as jr
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from ..flow.affine import AffineCoupling
 from ..flow.ansatz import AbstractAnsatz, RawAnsatz, StandardisedAnsatz
-from ..flow.coupling_flow import Layer, MakeLayer, coupling_flow
-from ..flow.monotone import MonotoneCoupling
+from ..flow.coupling_flow import Indices, Layer, MakeLayer, coupling_flow
+from ..flow.monotone import MonotoneCoupling, outputs
+from ..flow.networks import OwnNetworks, SharedNetwork
 from ..galerkin.collocation import sobol
 from ..problem.checks import is_degenerate
 from ..problem.laws import AbstractLaw
+from ..problem.moving_frame import Basis
 from ..problem.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, ensemble
 from ..source.euler import EulerSource
 from ..source.gaussian import AbstractGaussianSource
 from ..source.moments import MomentSource, graded_basis
+from ..source.separation import couplings, turned_sde
+from ..source.turned import TurnedSource
+from .bases import basis_of, start_slopes
+from .masks import gaze, idle_dim_for, orders
 from .settings import Settings
 
-# Random orders among which the best is taken.
-_CANDIDATES = 64
 # Integral of the drift's slopes below which paths are taken as straight. On the sheared process in
 # six dimensions, whose drift is constant, the closure source, whose width follows the growing noise
 # of the ensemble, led to 4.5e-6 and 1.1e-5 (two seeds), Euler's to 1.3e-6 at most (three).
@@ -42,28 +46,60 @@ def build_ansatz(
 
     `starts` is the law of all that is given: of parameters behind the start, and of the time of the
     start where `start_time` is `None`. `settings` must be sized for the dimension, and their
-    context settled.
+    context and basis settled.
     """
-    affine, context = settings.flow == "affine", starts.dim or sde.dim
-    follows = settings.context == "path"
-    inputs = context_size(sde.dim, context, settings)
-    draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, context)))
-    mean, covariance = draws.mean(axis=0), np.cov(draws.T).reshape(context, context)
-    whitening, name = _whitening(covariance), settings.source
+    given = starts.dim or sde.dim
+    draws = np.asarray(starts.transport(sobol(jr.key(0), _START_DRAWS, given)))
+    name = settings.source
     if name == "auto" and is_degenerate(sde, starts, start_time):
         name = "moments"
-    source = _source(sde, draws, start_time, horizon, name)
+    basis, strengths = _axes(sde, starts, start_time, horizon, settings)
+    turn = _turn(basis, given)
+    turned = draws @ turn.T
+    equation = sde if basis is None else turned_sde(sde, basis)
+    source = _source(equation, turned, start_time, horizon, name)
+    affine = settings.flow == "affine"
+    layer = _monotone_layer(sde.dim, given, settings, strengths)
     flow = coupling_flow(
-        _affine_layer(inputs, settings) if affine else _monotone_layer(inputs, settings),
+        _affine_layer(given, settings) if affine else layer,
         idle_dim_for(sde.dim, settings),
-        orders(sde.dim, settings),
-        # One component alone is scaled by its coupling already.
-        mixing=not affine and sde.dim > 1,
+        orders(sde.dim, settings, strengths),
+        # One component alone is scaled by its coupling already, and networks of components' own
+        # have a linear path from all idle ones.
+        mixing=not affine and sde.dim > 1 and strengths is None,
         key=key,
     )
     if affine:
         return RawAnsatz(source, flow)
-    return StandardisedAnsatz(source, flow, mean, whitening, follows)
+    whitening = _whitening(np.cov(turned.T).reshape(given, given)) @ turn
+    source = source if basis is None else TurnedSource(sde, basis, source)
+    follows = settings.context == "path"
+    return StandardisedAnsatz(source, flow, draws.mean(axis=0), whitening, follows)
+
+
+def _axes(
+    sde: SDE,
+    starts: AbstractLaw,
+    start_time: float | None,
+    horizon: float,
+    settings: Settings,
+) -> tuple[Basis | None, Float[np.ndarray, "d d"] | None]:
+    """Axes other than the state's, and where it matters how components along them interact."""
+    own = settings.networks == "own"
+    if settings.basis != "separated" and not own:
+        return None, None
+    at = start_slopes(sde, starts, start_time)
+    basis = basis_of(settings, at)
+    return basis, couplings(at, basis, horizon) if own else None
+
+
+def _turn(basis: Basis | None, given: int) -> Float[np.ndarray, "d+k d+k"]:
+    """What takes a start to its coordinates and leaves alone what is given beside it."""
+    turn = np.eye(given)
+    if basis is not None:
+        dim = len(basis.inverse)
+        turn[:dim, :dim] = basis.inverse
+    return turn
 
 
 def context_size(dim: int, given: int, settings: Settings) -> int:
@@ -112,7 +148,7 @@ def _best(paths: Ensemble, varied: bool) -> str:
 def source_name(source: AbstractGaussianSource) -> str:
     """The setting that names a source."""
     names = {ClosureSource: "closure", MomentSource: "moments", EulerSource: "euler"}
-    return names[type(source)]
+    return names[type(source.turned if isinstance(source, TurnedSource) else source)]
 
 
 def source_reason(asked: str, source: AbstractGaussianSource, degenerate: bool) -> str:
@@ -148,78 +184,26 @@ def _affine_layer(context: int, settings: Settings) -> MakeLayer:
     hidden = settings.hidden
     assert hidden is not None
 
-    def make(idle: Int[np.ndarray, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
-        return AffineCoupling(idle, moved, context, hidden=hidden, beta=settings.beta, key=key)
+    def make(idle: Indices, moved: Indices, key: PRNGKeyArray) -> Layer:
+        return AffineCoupling(idle, len(moved), context, hidden=hidden, beta=settings.beta, key=key)
 
     return make
 
 
-def _monotone_layer(context: int, settings: Settings) -> MakeLayer:
-    hidden = settings.hidden
+def _monotone_layer(
+    dim: int, given: int, settings: Settings, strengths: Float[np.ndarray, "d d"] | None
+) -> MakeLayer:
+    hidden, context = settings.hidden, context_size(dim, given, settings)
     assert hidden is not None
 
-    def make(idle: Int[np.ndarray, " idle"], moved: int, key: PRNGKeyArray) -> Layer:
-        return MonotoneCoupling(
-            len(idle),
-            moved,
-            context,
-            hidden=hidden,
-            bumps=settings.bumps,
-            gamma=settings.beta,
-            key=key,
-        )
+    def network(idle: Indices, moved: Indices, key: PRNGKeyArray) -> SharedNetwork | OwnNetworks:
+        count = outputs(settings.bumps)
+        if strengths is None:
+            return SharedNetwork(len(idle), len(moved), context, count, hidden=hidden, key=key)
+        seen = gaze(idle, moved, strengths, given, context)
+        return OwnNetworks(len(idle), context, seen, count, hidden=hidden, key=key)
+
+    def make(idle: Indices, moved: Indices, key: PRNGKeyArray) -> Layer:
+        return MonotoneCoupling(network(idle, moved, key), settings.bumps, settings.beta)
 
     return make
-
-
-def idle_dim_for(dim: int, settings: Settings) -> int:
-    """How many components the first layer of each pair keeps idle."""
-    idle_dim = settings.idle_dim or dim // 2
-    if idle_dim == 0 and settings.flow == "monotone":
-        return 0  # in one dimension every layer moves the only component
-    if not 0 < idle_dim < dim:
-        hint = ' In one dimension use `flow="monotone"`.' if dim == 1 else ""
-        raise ValueError(
-            "A coupling layer keeps some components idle and moves the others; got "
-            f"`idle_dim={idle_dim}` with `dim={dim}`.{hint}"
-        )
-    return idle_dim
-
-
-def orders(dim: int, settings: Settings) -> Int[np.ndarray, "blocks d"]:
-    """How each block of layers orders the components before splitting them.
-
-    With one split for all pairs two components on the same side never see each other directly, and
-    what couples them is nearly out of reach. Permuted orders start with that split and then prefer
-    to separate the components that have been apart least often.
-    """
-    assert settings.layers is not None
-    pairs, idle_dim = settings.layers // 2, idle_dim_for(dim, settings)
-    if idle_dim == 0:
-        return np.zeros((settings.layers, 1), dtype=int)
-    table = [np.arange(dim)]
-    apart = _separated(table[0], idle_dim)
-    rng = np.random.default_rng(0)  # the orders are part of the architecture, not of a run
-    while len(table) < pairs:
-        choices = [rng.permutation(dim) for _ in range(_CANDIDATES)]
-        choices = [c for c in choices if _moves_on(table[-1], c, idle_dim)]
-        if settings.masks == "fixed" or not choices:
-            choices = [table[0]]
-        best = max(choices, key=lambda c: np.sum(_separated(c, idle_dim) * 0.1**apart))
-        apart = apart + _separated(best, idle_dim)
-        table.append(best)
-    return np.stack(table)
-
-
-def _separated(order: np.ndarray, idle_dim: int) -> np.ndarray:
-    """Which two components an order puts on different sides, as a matrix of zeros and ones."""
-    side = np.argsort(order) < idle_dim
-    return (side[:, None] != side[None, :]).astype(float)
-
-
-def _moves_on(before: np.ndarray, after: np.ndarray, idle_dim: int) -> bool:
-    """Whether the first layer of a pair moves other components than the last layer before it.
-
-    Two affine layers in a row on the same components would be one.
-    """
-    return set(before[:idle_dim]) != set(after[idle_dim:])

@@ -12,6 +12,10 @@ FLOWS = ("monotone", "affine")
 SOURCES = ("auto", "closure", "moments", "euler")
 # What a flow's networks are given beside the state; see `contexts`.
 CONTEXTS = ("auto", "start", "path")
+# Who shares the networks of a layer; see `flow.networks`.
+NETWORKS = ("auto", "shared", "own")
+# Axes along which sources and flows work; see `bases`.
+BASES = ("auto", "axes", "separated")
 # Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
 # Settings that `None` leaves to the problem.
@@ -42,8 +46,16 @@ class Settings:
         `"path"` the source's mean as well, which moves with time. `"auto"` takes `"path"` where
         noise enters every component and the slopes of the drift at the starts turn neighbouring
         paths by a radian or more over the horizon, as on a limit cycle.
+    - `basis`: the axes along which source and flow work: those of the state (`"axes"`), or
+        `"separated"` ones along which components act on each other as little as possible. `"auto"`
+        takes the latter from three dimensions on where they leave less than half of what varies of
+        the drift's slopes off the diagonal, squared, and noise enters every component.
+    - `networks`: `"shared"` by all components that a layer moves, or each with its `"own"`, which
+        looks at few others, so that parameters grow with the dimension and not with its square.
+        `"auto"` takes `"own"` from three dimensions on.
     - `layers`: number of coupling layers, even.
-    - `hidden`: width of the network (monotone) or of the GRU cell (affine) in each layer.
+    - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
+        layer.
     - `bumps`: terms of each monotone function.
     - `beta`: bound of what a layer may take off a slope: affine scales lie within `1 ± beta`, and
         the bumps of a monotone function leave at least `1 - beta`.
@@ -71,6 +83,8 @@ class Settings:
     flow: str = "monotone"
     source: str = "auto"
     context: str = "auto"
+    basis: str = "auto"
+    networks: str = "auto"
     layers: int | None = None
     hidden: int | None = None
     bumps: int = 4
@@ -115,6 +129,13 @@ class Settings:
         _one_of("context", self.context, CONTEXTS)
         if self.context == "path" and self.flow == "affine":
             raise ValueError('`context="path"` needs `flow="monotone"`.')
+        _one_of("basis", self.basis, BASES)
+        _one_of("networks", self.networks, NETWORKS)
+        if self.flow == "affine" and (self.basis == "separated" or self.networks == "own"):
+            raise ValueError(
+                '`basis="separated"` and `networks="own"` need `flow="monotone"`; got '
+                f"`basis={self.basis!r}`, `networks={self.networks!r}`."
+            )
         _one_of("masks", self.masks, MASKS)
         _one_of("sampling", self.sampling, tuple(CUBES))
 
@@ -151,6 +172,8 @@ PRESETS = {
         flow="affine",
         source="euler",
         context="start",
+        basis="axes",
+        networks="shared",
         layers=10,
         hidden=4,
         masks="fixed",

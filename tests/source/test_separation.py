@@ -1,0 +1,159 @@
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.problem.moving_frame import Basis
+from diracflow.source.separation import couplings, separating_basis, turned_sde
+from diracflow.source.turned import TurnedSource
+from diracflow.training.bases import settled_basis, start_slopes
+from diracflow.training.settings import settings_for
+
+
+def slopes_of(model, starts=None):
+    return start_slopes(model.sde, (starts or model.starts).expand(model.sde.dim), 0.0)
+
+
+def oblique(dim, seed=0):
+    """Axes that are neither orthogonal nor of one length."""
+    rng = np.random.default_rng(seed)
+    return Basis(np.eye(dim) + 0.4 * rng.normal(size=(dim, dim)))
+
+
+@pytest.mark.parametrize("dim", [2, 3, 6])
+def test_turned_independent_components_are_found(dim):
+    # The drift of Beneš's process is R tanh(R^T x): along the columns of R nothing interacts.
+    model = df.models.benes(dim=dim)
+    basis, left = separating_basis(slopes_of(model))
+    rotation = np.asarray(model.sde.diffusion(0.0, jnp.zeros(dim)))
+    match = np.abs(basis.inverse @ rotation)
+    # A permutation, to the accuracy at which rotations of 1e-10 end the search.
+    np.testing.assert_allclose(np.sort(match, axis=1)[:, :-1], 0, atol=1e-8)
+    np.testing.assert_allclose(match.max(axis=1), 1, atol=1e-8)
+    assert left < 1e-15
+
+
+def test_noise_is_of_unit_size_along_the_axes():
+    columns = oblique(3).columns
+    sde = df.SDE(lambda t, x: jnp.sin(x), lambda t, x: jnp.asarray(columns), 3)
+    basis, _ = separating_basis(start_slopes(sde, df.Normal(0.0, 1.0).expand(3), 0.0))
+    along = basis.inverse @ columns
+    np.testing.assert_allclose(along @ along.T, np.eye(3), atol=1e-12)
+
+
+def test_a_linear_drift_leaves_nothing_to_separate():
+    model = df.models.ornstein_uhlenbeck(3, rate=np.eye(3) + 0.3)
+    assert separating_basis(slopes_of(model))[1] == 1.0
+
+
+def test_neighbours_of_a_chain_are_coupled_and_no_others():
+    found = couplings(slopes_of(df.models.double_well_chain(dim=5)), None, 1.0)
+    distance = np.abs(np.subtract.outer(range(5), range(5)))
+    np.testing.assert_array_equal(found == 1.0, distance == 1)
+    np.testing.assert_array_equal(found == 0.0, distance != 1)
+
+
+def test_noise_couples_too():
+    # The noise of the second component depends on the first alone; the drift is constant.
+    found = couplings(slopes_of(df.models.sheared(dim=4)), None, 1.0)
+    assert found[0, 1] == found[1, 0] == 1.0
+    assert found.sum() == 2.0
+
+
+def test_separated_components_are_not_coupled():
+    at = slopes_of(df.models.benes(dim=4))
+    basis, _ = separating_basis(at)
+    linear = at._replace(drift=at.drift - at.drift.mean(axis=0))
+    assert couplings(at, basis, 1.0).shape == (4, 4)
+    # In units of the strongest pair nothing is small: compare with what there is along the axes.
+    inside = np.abs(basis.inverse @ linear.drift @ basis.columns) * (1 - np.eye(4))
+    assert inside.max() < 1e-8 < 0.1 < np.abs(linear.drift * (1 - np.eye(4))).max()
+
+
+@pytest.mark.parametrize("source", [df.EulerSource, df.MomentSource])
+def test_a_turned_source_is_the_source_of_the_turned_equation(source, getkey):
+    sde, basis = df.models.benes(dim=3).sde, oblique(3)
+    inner = source(turned_sde(sde, basis), 0.0)
+    outer, tau = TurnedSource(sde, basis, inner), jnp.array(0.4)
+    x0, noise = jr.normal(getkey(), (2, 3))
+    y0 = jnp.asarray(basis.inverse) @ x0
+    x = outer.from_noise(noise, tau, x0)
+    y = inner.from_noise(noise, tau, y0)
+    np.testing.assert_allclose(x, basis.columns @ y, rtol=1e-12)
+    expected = inner.log_prob(y, tau, y0) - np.linalg.slogdet(basis.columns)[1]
+    np.testing.assert_allclose(outer.log_prob(x, tau, x0), expected, rtol=1e-12)
+    # And it is a density: the volume is that of the map from noise.
+    log_det = jnp.linalg.slogdet(jax.jacfwd(outer.from_noise)(noise, tau, x0))[1]
+    normal = -0.5 * noise @ noise - 1.5 * jnp.log(2 * jnp.pi)
+    np.testing.assert_allclose(outer.log_prob(x, tau, x0), normal - log_det, rtol=1e-12)
+
+
+def test_parameters_reach_the_turned_equation():
+    family = df.models.ornstein_uhlenbeck_family()
+    turned = turned_sde(family.sde, Basis(np.array([[2.0]])))
+    params = {"rate": 2.0, "level": 0.5, "noise": 0.3}
+    inside, plain = turned.at(params), family.sde.at(params)
+    drift, sigma = inside.drift(0.0, jnp.array([0.1])), inside.diffusion(0.0, jnp.array([0.1]))
+    np.testing.assert_allclose(2 * drift, plain.drift(0.0, jnp.array([0.2])))
+    np.testing.assert_allclose(2 * sigma, plain.diffusion(0.0, jnp.array([0.2])))
+
+
+@pytest.mark.parametrize(
+    "model, expected",
+    [
+        (df.models.benes(dim=3), "separated"),
+        (df.models.benes(angle=0.0, dim=3), "axes"),  # they are the right ones already
+        (df.models.benes(dim=2), "axes"),
+        (df.models.double_well_chain(dim=4), "axes"),
+        (df.models.ornstein_uhlenbeck(3), "axes"),
+        (df.models.sheared(dim=4), "axes"),
+    ],
+)
+def test_the_rule_turns_where_it_separates(model, expected):
+    law = model.starts.expand(model.sde.dim)
+    settings = settings_for("quick")
+    assert settled_basis(settings, model.sde, law, 0.0, model.horizon).basis == expected
+
+
+def test_a_basis_that_was_asked_for_is_kept():
+    model = df.models.benes(dim=3)
+    for basis in ("axes", "separated"):
+        settings = settings_for("quick", basis=basis)
+        assert settled_basis(settings, model.sde, model.starts, 0.0, 1.0) is settings
+
+
+def integrators():
+    """Noise reaches the third component, and through it the others."""
+
+    def drift(t, x):
+        return jnp.stack([x[1], x[2], -jnp.sin(x[0] + x[1])])
+
+    return df.SDE(drift, lambda t, x: jnp.array([[0.0], [0.0], [1.0]]), 3)
+
+
+def test_components_without_noise_are_coupled_by_the_drift():
+    found = couplings(start_slopes(integrators(), df.Normal(0.0, 1.0).expand(3), 0.0), None, 1.0)
+    assert np.all(np.isfinite(found))
+    assert found[0, 1] > 0
+    assert found[1, 2] == 1.0
+
+
+def test_slopes_without_value_couple_nothing():
+    root = df.SDE(lambda t, x: jnp.sqrt(x - 100), lambda t, x: jnp.eye(3), 3)
+    at = start_slopes(root, df.Normal(0.0, 1.0).expand(3), 0.0)
+    np.testing.assert_array_equal(couplings(at, None, 1.0), 0)
+    assert separating_basis(at)[1] == 1.0
+
+
+def test_degenerate_noise_refuses_a_basis():
+    law, sde = df.Normal(0.0, 1.0).expand(3), integrators()
+    settings = settings_for("quick", basis="separated")
+    with pytest.raises(ValueError, match=r'needs noise in every component.*`basis="axes"`'):
+        settled_basis(settings, sde, law, 0.0, 1.0, degenerate=True)
+
+
+def test_degenerate_noise_keeps_the_axes():
+    sde, law = integrators(), df.Normal(0.0, 1.0).expand(3)
+    assert settled_basis(settings_for("quick"), sde, law, 0.0, 1.0, degenerate=True).basis == "axes"
