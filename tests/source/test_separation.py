@@ -51,25 +51,24 @@ def test_a_linear_drift_leaves_nothing_to_separate():
 def test_neighbours_of_a_chain_are_coupled_and_no_others():
     found = couplings(slopes_of(df.models.double_well_chain(dim=5)), None, 1.0)
     distance = np.abs(np.subtract.outer(range(5), range(5)))
-    np.testing.assert_array_equal(found == 1.0, distance == 1)
-    np.testing.assert_array_equal(found == 0.0, distance != 1)
+    np.testing.assert_array_equal(found > 0, distance == 1)
+    # On all of them alike, and less than each site does to itself.
+    np.testing.assert_array_equal(found[distance == 1], found[0, 1])
+    assert 0.1 < found[0, 1] < 1
 
 
 def test_noise_couples_too():
     # The noise of the second component depends on the first alone; the drift is constant.
     found = couplings(slopes_of(df.models.sheared(dim=4)), None, 1.0)
-    assert found[0, 1] == found[1, 0] == 1.0
-    assert found.sum() == 2.0
+    assert found[0, 1] == found[1, 0] == 0.5  # the mean of what either does to the other
+    assert found.sum() == 1.0
 
 
 def test_separated_components_are_not_coupled():
     at = slopes_of(df.models.benes(dim=4))
     basis, _ = separating_basis(at)
-    linear = at._replace(drift=at.drift - at.drift.mean(axis=0))
-    assert couplings(at, basis, 1.0).shape == (4, 4)
-    # In units of the strongest pair nothing is small: compare with what there is along the axes.
-    inside = np.abs(basis.inverse @ linear.drift @ basis.columns) * (1 - np.eye(4))
-    assert inside.max() < 1e-8 < 0.1 < np.abs(linear.drift * (1 - np.eye(4))).max()
+    np.testing.assert_array_equal(couplings(at, basis, 1.0), 0)
+    assert np.all(couplings(at, None, 1.0)[~np.eye(4, dtype=bool)] > 0.01)
 
 
 @pytest.mark.parametrize("source", [df.EulerSource, df.MomentSource])
@@ -137,7 +136,7 @@ def test_components_without_noise_are_coupled_by_the_drift():
     found = couplings(start_slopes(integrators(), df.Normal(0.0, 1.0).expand(3), 0.0), None, 1.0)
     assert np.all(np.isfinite(found))
     assert found[0, 1] > 0
-    assert found[1, 2] == 1.0
+    assert found[1, 2] > 0
 
 
 def test_slopes_without_value_couple_nothing():

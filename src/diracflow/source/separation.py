@@ -78,10 +78,11 @@ def separating_basis(at: Slopes) -> tuple[Basis, float]:
 
 
 def couplings(at: Slopes, basis: Basis | None, horizon: float) -> Float[np.ndarray, "d d"]:
-    """How strongly two components act on each other over the horizon, the strongest pair being 1.
+    """How strongly two components act on each other over the horizon.
 
     Root mean squares over the states, in units of the noise; in those of the state for components
-    without any.
+    without any. Relative to the largest, what components do to themselves included: where none acts
+    on another, rounding must not choose.
     """
     scale = np.sqrt(np.diag(at.noise))
     scale = np.where(scale > 0, scale, 1.0)
@@ -92,8 +93,8 @@ def couplings(at: Slopes, basis: Basis | None, horizon: float) -> Float[np.ndarr
     turned = np.einsum("ij,njmk,kl->niml", inverse, at.diffusion, columns)
     noise = np.sqrt(np.mean(np.sum(turned**2, axis=2), axis=0))
     both = horizon * drift + np.sqrt(horizon) * noise
-    both = (both + both.T) * (1 - np.eye(len(both)))
-    return np.round(both / max(float(both.max()), 1e-300), _DIGITS)
+    both = (both + both.T) / max(2 * float(both.max()), 1e-300)
+    return np.round(both, _DIGITS) * (1 - np.eye(len(both)))
 
 
 def turned_sde(sde: SDE, basis: Basis) -> SDE:
