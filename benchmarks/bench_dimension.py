@@ -15,7 +15,7 @@ spread: the total variation, whose terms are bounded, is given beside it. Cases:
 A run ends after `--limit` seconds and is judged as far as it got; errors are lines, too.
 
 Run: python benchmarks/bench_dimension.py --cases benes chain --dims 2 4 6 10 20 --limit 1800
-     python benchmarks/bench_dimension.py --plot lines.jsonl dimension.png
+     python benchmarks/bench_dimension.py --plot benchmarks/dimension.jsonl docs/images/dimension.png
 """
 
 import argparse
@@ -144,7 +144,7 @@ def plot(lines: Path, picture: Path) -> None:
     figure, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
     panels = {
         "relative squared L2 error at the end": "error",
-        "mean certificate bound": "certificate",
+        "certified bound at the end": "certificate_at_horizon",
         "seconds per step": "step_s",
         "share of the horizon reached": "share",
     }

@@ -93,15 +93,16 @@ def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
 def test_many_dimensions_are_learned_along_separated_axes(getkey):
     # Eight modes in turned coordinates, as in two dimensions the four of `trained`.
     model = df.models.benes(dim=3)
-    density = df.learn(model.sde, model.starts, 0.3, key=getkey(), **SMALL | {"samples": 1024})
+    density = df.learn(model.sde, model.starts, 0.3, key=getkey(), **SMALL)
     assert density.facts.settings.basis == "separated"
     assert density.facts.settings.networks == "own"
     x0 = model.starts.sample(getkey(), (8,))
     learned, source = (
-        df.errors(d, model.exact, [0.1, 0.3], x0, key=jr.key(0))
+        df.errors(d, model.exact, [0.3], x0, key=jr.key(0)).squared_l2.mean()
         for d in (density, density.source_only())
     )
-    assert np.all(learned.squared_l2.mean(axis=1) < source.squared_l2.mean(axis=1) / 100)
+    # Below the square of the tolerance, which is a twentieth of the source's error.
+    assert learned < SMALL["tolerance"] ** 2 < source / 15
 
 
 @pytest.mark.slow
