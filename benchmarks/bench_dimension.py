@@ -15,7 +15,7 @@ spread: the total variation, whose terms are bounded, is given beside it. Cases:
 A run ends after `--limit` seconds and is judged as far as it got; errors are lines, too.
 
 Run: python benchmarks/bench_dimension.py --cases benes chain --dims 2 4 6 10 20 --limit 1800
-     python benchmarks/bench_dimension.py --plot benchmarks/dimension.jsonl docs/images/dimension.png
+     python benchmarks/bench_dimension.py --plot benchmarks/dimension.jsonl dimension.png
 """
 
 import argparse
