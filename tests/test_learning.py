@@ -90,6 +90,7 @@ def test_linear_equations_are_learned_in_any_dimension(dim, getkey):
     assert np.all(found.mean(axis=1) < 0.01**2)
 
 
+@pytest.mark.slow
 def test_many_dimensions_are_learned_along_separated_axes(getkey):
     # Eight modes in turned coordinates, as in two dimensions the four of `trained`.
     model = df.models.benes(dim=3)

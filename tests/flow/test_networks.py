@@ -136,6 +136,7 @@ def test_networks_are_own_from_three_dimensions_on():
         *("shared", "shared", "own", "own")
     ]
     assert sized(settings_for("paper"), 4).networks == "shared"
+    assert sized(settings_for("quick", context="path"), 3).networks == "shared"
 
 
 @pytest.mark.parametrize("name, value", [("basis", "separated"), ("networks", "own")])

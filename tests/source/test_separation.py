@@ -116,6 +116,12 @@ def test_the_rule_turns_where_it_separates(model, expected):
     assert settled_basis(settings, model.sde, law, 0.0, model.horizon).basis == expected
 
 
+def test_the_path_as_context_keeps_the_axes():
+    model = df.models.benes(dim=3)
+    settings = settings_for("quick", context="path")
+    assert settled_basis(settings, model.sde, model.starts, 0.0, 3.0).basis == "axes"
+
+
 def test_a_basis_that_was_asked_for_is_kept():
     model = df.models.benes(dim=3)
     for basis in ("axes", "separated"):

@@ -32,7 +32,8 @@ def settled_basis(
 ) -> Settings:
     """The settings with a basis in place of `"auto"`.
 
-    In the plane that is the state's axes: networks that components share find others by themselves.
+    In the plane, and where networks are given the path, that is the state's axes: networks are
+    shared there, and find others by themselves.
     """
     if settings.basis == "separated" and degenerate:
         raise ValueError(
@@ -43,7 +44,8 @@ def settled_basis(
     if settings.basis != "auto":
         return settings
     turned = False
-    if settings.flow == "monotone" and sde.dim > 2 and not degenerate:
+    able = settings.flow == "monotone" and settings.context != "path"
+    if able and sde.dim > 2 and not degenerate:
         at = start_slopes(sde, starts, start_time)
         varies = np.sqrt(np.mean(np.sum((at.drift - at.drift.mean(axis=0)) ** 2, axis=(1, 2))))
         turned = varies * horizon >= _LINEAR and separating_basis(at)[1] < _WORTH

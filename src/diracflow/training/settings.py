@@ -49,10 +49,11 @@ class Settings:
     - `basis`: the axes along which source and flow work: those of the state (`"axes"`), or
         `"separated"` ones along which components act on each other as little as possible. `"auto"`
         takes the latter from three dimensions on where they leave less than half of what varies of
-        the drift's slopes off the diagonal, squared, and noise enters every component.
+        the drift's slopes off the diagonal, squared, noise enters every component, and networks are
+        not given the path.
     - `networks`: `"shared"` by all components that a layer moves, or each with its `"own"`, which
         looks at few others, so that parameters grow with the dimension and not with its square.
-        `"auto"` takes `"own"` from three dimensions on.
+        `"auto"` takes `"own"` from three dimensions on, unless networks are given the path.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
         layer.
