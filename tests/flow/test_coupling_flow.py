@@ -39,7 +39,15 @@ FLOWS = {
     "monotone-3d": ansatz(3, "accurate", idle_dim=2),
     "monotone-6d": ansatz(6, "accurate"),
 }
-each_flow = pytest.mark.parametrize("start", FLOWS.values(), ids=FLOWS)
+# Others are like these but for their sizes.
+SLOW = ("affine-2d-two-layers", "affine-6d-fixed", "monotone-2d-one-bump")
+each_flow = pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(flow, id=name, marks=pytest.mark.slow if name in SLOW else ())
+        for name, flow in FLOWS.items()
+    ],
+)
 
 
 def moved(start, key):
