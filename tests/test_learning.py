@@ -51,7 +51,8 @@ def test_the_papers_flow_beats_the_source(benes, getkey):
     assert learned.squared_l2.mean() < source.squared_l2.mean() / 20
 
 
-@pytest.mark.parametrize("steps", [pytest.param("explicit", marks=pytest.mark.slow), "implicit"])
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", ["explicit", "implicit"])
 def test_a_double_well_is_learned(steps, getkey, monkeypatch):
     # Euler's source is at -2.8 for a start at 2 by then.
     loop, implicit_steps = "diracflow.training.switching_loop.", []

@@ -56,6 +56,8 @@ def build_ansatz(
     basis, strengths = _axes(sde, starts, start_time, horizon, settings)
     turn = _turn(basis, given)
     turned = draws @ turn.T
+    # Before the source, which says less clearly what is wrong with a law.
+    whitening = _whitening(np.cov(turned.T).reshape(given, given)) @ turn
     equation = sde if basis is None else turned_sde(sde, basis)
     source = _source(equation, turned, start_time, horizon, name)
     affine = settings.flow == "affine"
@@ -71,7 +73,6 @@ def build_ansatz(
     )
     if affine:
         return RawAnsatz(source, flow)
-    whitening = _whitening(np.cov(turned.T).reshape(given, given)) @ turn
     source = source if basis is None else TurnedSource(sde, basis, source)
     follows = settings.context == "path"
     return StandardisedAnsatz(source, flow, draws.mean(axis=0), whitening, follows)
