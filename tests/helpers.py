@@ -12,6 +12,7 @@ from diracflow.problem.given import scope
 from diracflow.problem.laws import AbstractLaw
 from diracflow.training.build import build_ansatz, source_name
 from diracflow.training.history import Record
+from diracflow.training.legs import leg_length
 from diracflow.training.settings import settings_for
 from diracflow.training.sizes import sized
 from diracflow.training.trajectory import Trajectory
@@ -58,9 +59,11 @@ def still_density(model, horizon=None, **settings):
     """A density whose flow has not moved, so that it is its source, which here is exact."""
     varied = isinstance(model.start_time, AbstractLaw)
     laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
-    chosen = sized(settings_for("quick", layers=2, hidden=3, **settings), model.sde.dim)
+    small = {"layers": 2, "hidden": 3, "legs": 1}
+    chosen = sized(settings_for("quick", **small | settings), model.sde.dim)
     began, end = None if varied else model.start_time, horizon or model.horizon
-    ansatz = build_ansatz(model.sde, laws.law, began, end, chosen, jr.key(0))
+    reach = leg_length(end, chosen)
+    ansatz = build_ansatz(model.sde, laws.law, began, reach, chosen, jr.key(0))
     chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
     none = np.zeros((0, len(ansatz.theta)))
     trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], none, none)
@@ -73,17 +76,18 @@ def stepped_density(model, steps=3, **settings):
     varied, end = isinstance(model.start_time, AbstractLaw), 0.5
     laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
     began, rng = None if varied else model.start_time, np.random.default_rng(0)
-    small = {"layers": 2, "hidden": 3, "context": "start"}
+    small = {"layers": 2, "hidden": 3, "context": "start", "legs": 1}
     chosen = sized(settings_for("quick", **small | settings), model.sde.dim)
     chart = chart_for(model.sde, laws.law, began)
-    problem = chart.equation(), chart.law(laws.law), began, end
+    reach = leg_length(end, chosen)
+    problem = chart.equation(), chart.law(laws.law), began, reach
     ansatz = build_ansatz(*problem, chosen, jr.key(0))
     chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-    clocks = np.sqrt(end) * np.linspace(0, 1, steps + 1) ** 2
+    clocks = np.sqrt(reach) * np.linspace(0, 1, steps + 1) ** 2
     walk = 0.1 * np.cumsum(rng.normal(size=(steps + 1, len(ansatz.theta))), axis=0)
     velocities = rng.normal(size=(2, steps, len(ansatz.theta)))
     path = Trajectory(clocks, np.asarray(ansatz.theta) + walk, *velocities)
-    times = [*clocks[1:-1] ** 2, end]
+    times = [*clocks[1:-1] ** 2, reach]
     history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
     facts = Facts(chosen, "quick", end, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
     return df.TransitionDensity(ansatz, path, laws, facts, chart)

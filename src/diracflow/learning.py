@@ -40,6 +40,7 @@ from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.explosion import explodes
 from .training.history import Record
+from .training.legs import leg_length, legs_text, settled_legs
 from .training.loop import TimeLoop
 from .training.memory import fitting_layout, memory_text, predicted_memory, require_memory
 from .training.progress import Progress, progress_for
@@ -153,10 +154,12 @@ def learn(
             law = chart.law(law)
             equation = chart.equation()
             chosen = settled_context(chosen, equation, law, began, horizon, degenerate)
-            chosen = settled_basis(chosen, equation, law, began, horizon, degenerate)
+            chosen = settled_legs(chosen, equation, law, began, horizon)
+            reach = leg_length(horizon, chosen)
+            chosen = settled_basis(chosen, equation, law, began, reach, degenerate)
             chosen = sized(chosen, sde.dim, law.dim)
             flow_key, draw_key = jr.split(key)
-            ansatz = build_ansatz(equation, law, began, horizon, chosen, flow_key)
+            ansatz = build_ansatz(equation, law, began, reach, chosen, flow_key)
             chosen = sampled(chosen, len(ansatz.theta))
             size = (chosen, len(ansatz.theta), sde.dim)
             layout = fitting_layout(layout, memory_limit, *size)
@@ -165,12 +168,13 @@ def learn(
             why_source = source_reason(chosen.source, ansatz.source, degenerate)
             # A file holds the source that was taken, not the rule that took it.
             chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-            loop = _loop(ansatz, law, horizon, chosen, draw_key, called, layout, crew)
+            loop = _loop(ansatz, law, reach, chosen, draw_key, called, layout, crew)
             run = (sde, laws, began, horizon, preset, chosen, key)
             keeper.resume(functools.partial(identity, *run), loop)
-            text = memory_text(memory, chosen, len(ansatz.theta), layout)
-            judge = functools.partial(explodes, equation, law, began, horizon)
-            status = _run(loop, keeper, horizon, progress, text, judge)
+            size_text = memory_text(memory, chosen, len(ansatz.theta), layout)
+            text = legs_text(horizon, chosen) + size_text
+            judge = functools.partial(explodes, equation, law, began, reach)
+            status = _run(loop, keeper, reach, progress, text, judge)
         facts = Facts(
             settings=chosen,
             preset=preset,

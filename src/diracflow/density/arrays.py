@@ -81,6 +81,7 @@ def _check_values(arrays: Arrays) -> None:
 
 def _check_times(header: dict[str, Any], arrays: Arrays) -> None:
     clocks, horizon = arrays["clocks"], header["horizon"]
+    reach = horizon / header["settings"]["legs"]
     if clocks[0] < 0 or np.any(np.diff(clocks) <= 0):
         raise DataFileError("`clocks` must increase, from zero or later.")
     if header["settings"]["flow"] == "monotone" and clocks[0] != 0:
@@ -92,10 +93,10 @@ def _check_times(header: dict[str, Any], arrays: Arrays) -> None:
         )
     # A density that is its source, at all times, has taken no step.
     still = steps == 0 and header["status"] == Status.FINISHED.name
-    if not still and not math.isclose(clocks[-1] ** 2, horizon, rel_tol=_ROUNDING):
+    if not still and not math.isclose(clocks[-1] ** 2, reach, rel_tol=_ROUNDING):
         raise DataFileError(
-            f"`clocks` must end at the square root of `horizon`, {math.sqrt(horizon):g}; got "
-            f"{clocks[-1]:g}."
+            f"`clocks` must end at the square root of a leg of `horizon`, {math.sqrt(reach):g}; "
+            f"got {clocks[-1]:g}."
         )
     times = [record["time"] for record in header["history"]]
     if any(isinstance(time, str) for time in times) or not np.allclose(

@@ -24,6 +24,7 @@ from ..storage.refusal import DataFileError, named
 from ..storage.strict_json import parsed
 from ..training.build import build_ansatz
 from ..training.history import Record
+from ..training.legs import leg_length
 from ..training.sizes import parameter_count
 from ..training.status import Status
 from .arrays import MARKS, PATH, Arrays, check_arrays, trajectory_of
@@ -114,7 +115,7 @@ def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> Transi
     with jax.enable_x64(True):
         ansatz = build_ansatz(
             *(chart.equation(), chart.law(laws.law), start_time),
-            *(header["asked_horizon"], settings, jr.key(0)),
+            *(leg_length(header["asked_horizon"], settings), settings, jr.key(0)),
         )
     compare_marks(marks(ansatz), arrays.get(MARKS))
     density = TransitionDensity(ansatz, trajectory_of(arrays), laws, _facts(header), chart)

@@ -171,7 +171,7 @@ _maybe_power = _maybe(lambda field: field.number(-10, 10))
 def _settings(field: Field) -> None:
     names = [setting.name for setting in dataclasses.fields(Settings)]
     for name, setting in field.record(*names).items():
-        if name in ("layers", "hidden", "bumps"):
+        if name in ("layers", "hidden", "bumps", "legs"):
             setting.whole(1, 10_000)
         elif isinstance(setting.value, str):
             setting.text(most=100)

@@ -103,6 +103,11 @@ def _from_8(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
     return _with_settings(header, basis="axes", networks="shared"), arrays
 
 
+def _from_9(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Flows were trained for the whole horizon."""
+    return _with_settings(header, legs=1), arrays
+
+
 STEPS: dict[int, Step] = {
     1: _from_1,
     2: _from_2,
@@ -112,6 +117,7 @@ STEPS: dict[int, Step] = {
     6: _from_6,
     7: _from_7,
     8: _from_8,
+    9: _from_9,
 }
 
 

@@ -55,7 +55,7 @@ def _answers(density: TransitionDensity, starts: Float[Array, "n d+k"]) -> Float
     state = density._at_time(jnp.asarray(density.horizon))
 
     def one(start: Float[Array, " d+k"]) -> Float[Array, ""]:
-        end = density._from_noise(state, jnp.zeros(density.dim), start)
+        end = density._from_noise(state, jnp.zeros(density.noise_dim), start)
         return density._log_prob(state, end, start)
 
     return jax.vmap(one)(starts)

@@ -2,6 +2,7 @@ r"""The artefact of a training: the transition density for every start and every
 
 import dataclasses
 import os
+import weakref
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
-from ..certify.certificate import Certificate, certificate
+from ..certify.certificate import Certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.arguments import checked_count, checked_key, checked_point
@@ -24,31 +25,13 @@ from ..problem.resident import asked
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity, checked_query
 from ..source.transition import SourceDensity
-from ..training.history import Record
-from ..training.settings import Settings
 from ..training.status import Status
 from ..training.trajectory import Trajectory
+from .extension import extended_facts
+from .facts import Facts
 from .guard import OUTSIDE, guard
-
-
-# Compared by identity: JAX hashes static fields on every call, and histories are long.
-@dataclasses.dataclass(frozen=True, eq=False)
-class Facts:
-    """How a density came about."""
-
-    settings: Settings
-    preset: str
-    asked_horizon: float
-    status: Status
-    seconds: float
-    history: tuple[Record, ...]
-    versions: dict[str, str]
-    why_source: str = ""  # the reason for `settings.source`
-    key: tuple[int, ...] = ()  # the data of the random key
-    certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
-    errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
-    boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
-    memory: float = 0.0  # bytes that the training was predicted to take; files do not hold it
+from .leg_certificate import certificate_over_legs
+from .legs import Legs, count_of, log_mixture, nodes, walk
 
 
 class TransitionDensity(AbstractTransitionDensity):
@@ -57,6 +40,9 @@ class TransitionDensity(AbstractTransitionDensity):
     Made by `diracflow.learn` or `diracflow.load`. Positive, of unit mass, and the point mass at
     `x0` as $t\to0$, all by construction. Queries run in JAX's current precision: float32 unless
     `jax_enable_x64` is set; training always uses float64.
+
+    Where the horizon was divided into `legs` (see `diracflow.Settings`), the flow was trained up to
+    `reach`, and densities at later times are mixtures of its densities.
     """
 
     ansatz: AbstractAnsatz  # in the coordinates of the chart
@@ -67,6 +53,8 @@ class TransitionDensity(AbstractTransitionDensity):
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+    legs: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -75,17 +63,25 @@ class TransitionDensity(AbstractTransitionDensity):
         scope: Scope | AbstractLaw,
         facts: Facts,
         chart: Chart | None = None,
+        *,
+        legs: int | None = None,
     ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
         self.scope = scope if isinstance(scope, Scope) else Scope(scope)
         self.trajectory, self.facts = trajectory, facts
         self.chart = plain_chart(ansatz.source.sde) if chart is None else chart
-        self.dim = self.noise_dim = ansatz.source.sde.dim
+        divided = facts.settings.legs or 1
+        self.legs = divided if legs is None else legs
+        self.dim = ansatz.source.sde.dim
+        self.noise_dim = self.legs * self.dim
         self.params = ansatz.source.sde.params
         # The square of the last clock may differ from the horizon asked for by rounding.
         finished = facts.status is Status.FINISHED
-        self.horizon = facts.asked_horizon if finished else float(trajectory.clocks[-1]) ** 2
+        reached = float(trajectory.clocks[-1]) ** 2
+        self.reach = facts.asked_horizon / divided if finished else reached
+        whole = finished and self.legs == divided
+        self.horizon = facts.asked_horizon if whole else self.legs * self.reach
 
     @property
     def sde(self) -> SDE:
@@ -133,6 +129,7 @@ class TransitionDensity(AbstractTransitionDensity):
         That is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
         """
         query = checked_query(self, t, params, start_time=start_time, finite=True, x=x, x0=x0)
+        self._require_one_leg("A residual", query[0])
         return _residuals(self, *query)
 
     def certificate(
@@ -153,7 +150,8 @@ class TransitionDensity(AbstractTransitionDensity):
 
         - `key`: for the samples.
         - `t`, `x0`: times and starts, which broadcast against each other.
-        - `samples`: how many at each of three nodes in every step of the training, for each start.
+        - `samples`: how many at each of three nodes in every step of the training, for each start;
+            of later legs, for some of the places where these begin.
         - `params`, `start_time`: parameters of the SDE and times of the start, where the density
             was learned over these; they broadcast with the starts.
 
@@ -172,7 +170,8 @@ class TransitionDensity(AbstractTransitionDensity):
                 shapes = f"{time.shape} and {start.shape}"
                 raise ValueError(f"Give one time and one start at least; got shapes {shapes}.")
             start = np.asarray(start_coordinates(self.chart, start))
-        return certificate(self.ansatz, self.trajectory, key, time, start, samples, precision)
+        parts = self.ansatz, self.trajectory, self.reach, self.legs
+        return certificate_over_legs(*parts, key, time, start, samples, precision)
 
     def coverage(
         self,
@@ -202,14 +201,32 @@ class TransitionDensity(AbstractTransitionDensity):
         start = checked_point("x0", x0, self.dim)
         return self.scope.outside(self._joined(start, params, start_time), OUTSIDE)
 
-    def source_only(self) -> SourceDensity:
+    def extended(self, horizon: float) -> "TransitionDensity":
+        """The same density up to a longer horizon, composed of as many legs as that takes.
+
+        Nothing is learned: later times are mixtures over where the last leg begins (see
+        `diracflow.Settings`, `legs`). Coefficients must not depend on time. The horizon is rounded
+        up to whole legs. Ask its `certificate` whether starts suffice: later legs begin where
+        paths have gone, which may be rare under the law of starts.
+        """
+        facts = extended_facts(self, horizon)
+        return TransitionDensity(self.ansatz, self.trajectory, self.scope, facts, self.chart)
+
+    def source_only(self) -> AbstractTransitionDensity:
         """The source without the flow: what one has before learning anything."""
-        return SourceDensity(self.ansatz.source, self.horizon, self.chart)
+        if self.legs == 1:
+            return SourceDensity(self.ansatz.source, self.horizon, self.chart)
+        theta = np.asarray(self.ansatz.theta)  # of the identity
+        none = np.zeros((0, len(theta)))
+        still = Trajectory(self.trajectory.clocks[-1:], theta[None], none, none)
+        return TransitionDensity(self.ansatz, still, self.scope, self.facts, self.chart)
 
     def with_facts(self, **changes: Any) -> "TransitionDensity":
         """The same density, knowing more of itself."""
         facts = dataclasses.replace(self.facts, **changes)
-        return TransitionDensity(self.ansatz, self.trajectory, self.scope, facts, self.chart)
+        return TransitionDensity(
+            self.ansatz, self.trajectory, self.scope, facts, self.chart, legs=self.legs
+        )
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the density to a file that `diracflow.load` reads."""
@@ -234,23 +251,55 @@ class TransitionDensity(AbstractTransitionDensity):
                 "Stages are those of rows of `noise` at one time from one start; got shapes "
                 f"{noise.shape}, {time.shape} and {x0.shape}."
             )
+        self._require_one_leg("The way through the layers", time)
         return _stages(self, time, noise, x0)
 
-    def _at_time(self, t: Float[Array, ""]) -> tuple[Float[Array, ""], AbstractAnsatz]:
-        return t, self.ansatz.at(self.trajectory(t))
+    def _at_time(self, t: Float[Array, ""]) -> Legs:
+        count = jnp.ones((), int) if self.legs == 1 else count_of(t, self.reach, self.legs)
+        length = t if self.legs == 1 else t / count.astype(t.dtype)
+        return Legs(count, length, self.ansatz.at(self.trajectory(length)))
 
     def _log_prob(
-        self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
+        self, state: Legs, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        t, ansatz = state
         y, log_slope = self.chart.end(x)
-        return ansatz.log_prob(y, t, self.chart.start(x0)) + log_slope
+        return self._log_prob_at(state, y, self.chart.start(x0)) + log_slope
+
+    def _log_prob_at(
+        self, state: Legs, y: Float[Array, " d"], start: Float[Array, " d+k"]
+    ) -> Float[Array, ""]:
+        """The log-density in the coordinates of the chart."""
+
+        def one(y: Array, start: Array) -> Array:
+            return state.ansatz.log_prob(y, state.length, start)
+
+        if self.legs == 1:
+            return one(y, start)
+        several = lambda y, start: log_mixture(state, y, start, nodes(self.legs, self.dim))
+        return jax.lax.cond(state.number == 1, one, several, y, start)
 
     def _from_noise(
-        self, state: Any, noise: Float[Array, " d"], x0: Float[Array, " d+k"]
+        self, state: Legs, noise: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        t, ansatz = state
-        return self.chart.from_real(ansatz.from_noise(noise, t, self.chart.start(x0)))
+        start, rows = self.chart.start(x0), noise.reshape(self.legs, self.dim)
+        if self.legs == 1:
+            return self.chart.from_real(state.ansatz.from_noise(noise, state.length, start))
+        return self.chart.from_real(walk(state, rows, start, state.number)[: self.dim])
+
+    def _for_times(self, t: Float[Array, "*batch"]) -> "TransitionDensity":
+        """For times that are known to lie within one leg, the flow alone, which answers faster."""
+        if self.legs == 1 or isinstance(t, jax.core.Tracer) or t.size == 0:
+            return self
+        return _first_leg(self) if float(jnp.max(t)) <= self.reach else self
+
+    def _require_one_leg(self, what: str, t: Float[Array, "*batch"]) -> None:
+        if self.legs == 1 or isinstance(t, jax.core.Tracer):
+            return
+        if np.any(np.asarray(t) > self.reach * (1 + 1e-6)):
+            raise ValueError(
+                f"{what} is that of the flow, which was trained up to t={self.reach:g}; later "
+                f"times are composed of {self.legs} such legs at most. Ask within the first."
+            )
 
     def _guard(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
@@ -264,13 +313,29 @@ class TransitionDensity(AbstractTransitionDensity):
 
     def _why_horizon(self) -> str:
         if self.status is Status.FINISHED:
-            return " Learn it again with a longer horizon."
+            return " Learn it again with a longer horizon, or see `density.extended`."
         return f" Training stopped short of {self.facts.asked_horizon:g}: {self.status.value}"
+
+
+# By the identity of the density that they are the first leg of.
+_FIRST_LEGS: dict[int, TransitionDensity] = {}
+
+
+def _first_leg(density: TransitionDensity) -> TransitionDensity:
+    """The same density up to the end of the first leg, made once: its programs are kept with it."""
+    found = _FIRST_LEGS.get(id(density))
+    if found is None:
+        parts = density.ansatz, density.trajectory, density.scope, density.facts, density.chart
+        found = _FIRST_LEGS[id(density)] = TransitionDensity(*parts, legs=1)
+        weakref.finalize(density, _FIRST_LEGS.pop, id(density), None)
+    return found
 
 
 @eqx.filter_jit
 def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     def at_time(t: Array) -> Moving:
+        if density.legs > 1:  # traced times were not looked at
+            t = jnp.where(t <= density.reach * (1 + 1e-6), t, jnp.nan)
         return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
 
     def at_point(state: Moving, x: Array, x0: Array) -> Array:
@@ -285,7 +350,7 @@ def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Arr
 
 @eqx.filter_jit
 def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
-    _, ansatz = density._at_time(t)
+    ansatz = density._at_time(t).ansatz
 
     def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
         return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))

@@ -81,7 +81,8 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch"]:
         """Log-density at `x`, a time `t` after the start at `x0`."""
         query = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
-        return in_pieces(functools.partial(log_probs, self), *query, spread=True)
+        asking = functools.partial(log_probs, asked(self, "_for_times", query[0]))
+        return in_pieces(asking, *query, spread=True)
 
     def prob(
         self,
@@ -108,7 +109,8 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in `x`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return in_pieces(functools.partial(_scores, self), *query, spread=True)
+        asking = functools.partial(_scores, asked(self, "_for_times", query[0]))
+        return in_pieces(asking, *query, spread=True)
 
     def start_score(
         self,
@@ -122,7 +124,8 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Gradient of the log-density in the start `x0`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return in_pieces(functools.partial(_start_scores, self), *query, spread=True)
+        asking = functools.partial(_start_scores, asked(self, "_for_times", query[0]))
+        return in_pieces(asking, *query, spread=True)
 
     def sample(
         self,
@@ -207,6 +210,10 @@ class AbstractTransitionDensity(eqx.Module):
     def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
         """Raise if one of the starts, whose values are known, lies outside the domain."""
         require_inside(self.domain, x0)
+
+    def _for_times(self, t: Float[Array, "*batch"]) -> "AbstractTransitionDensity":
+        """What answers a query at these times: this, or something faster that agrees with it."""
+        return self
 
     def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
         """Raise where the density cannot be sampled."""

@@ -19,7 +19,9 @@ BASES = ("auto", "axes", "separated")
 # Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
 # Settings that `None` leaves to the problem.
-_FILLED_IN = ("layers", "hidden", "samples", "idle_dim")
+_FILLED_IN = ("layers", "hidden", "samples", "idle_dim", "legs")
+# Legs beyond which a horizon is not divided: the noise of all of them is drawn together.
+MOST_LEGS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Settings:
     - `networks`: `"shared"` by all components that a layer moves, or each with its `"own"`, which
         looks at few others, so that parameters grow with the dimension and not with its square.
         `"auto"` takes `"own"` from three dimensions on, unless networks are given the path.
+    - `legs`: equal parts of the horizon, of which the flow is trained for the first; longer times
+        are composed of it, as mixtures over where the last leg begins (256 points for two legs,
+        1024 for more), which takes as many evaluations of the flow. Needs coefficients that do not
+        depend on time. By default one leg; where networks are given the path and the drift is not
+        linear, as many as keep a leg from turning paths by more than three radians, at most 16.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
         layer.
@@ -86,6 +93,7 @@ class Settings:
     context: str = "auto"
     basis: str = "auto"
     networks: str = "auto"
+    legs: int | None = None
     layers: int | None = None
     hidden: int | None = None
     bumps: int = 4
@@ -115,6 +123,9 @@ class Settings:
         self._whole("samples", least=2)
         self._whole("max_steps", least=1)
         self._whole("idle_dim", least=1)
+        self._whole("legs", least=1)
+        if self.legs is not None and self.legs > MOST_LEGS:
+            raise ValueError(f"`legs` must be at most {MOST_LEGS}; got {self.legs}.")
         self._real("beta", 0, 1)
         self._real("tolerance", 0, float("inf"))
         self._real("first_time", 0, 1)
@@ -175,6 +186,7 @@ PRESETS = {
         context="start",
         basis="axes",
         networks="shared",
+        legs=1,
         layers=10,
         hidden=4,
         masks="fixed",

@@ -1,0 +1,28 @@
+"""How a density came about."""
+
+import dataclasses
+from typing import Any
+
+from ..training.history import Record
+from ..training.settings import Settings
+from ..training.status import Status
+
+
+# Compared by identity: JAX hashes static fields on every call, and histories are long.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Facts:
+    """How a density came about."""
+
+    settings: Settings
+    preset: str
+    asked_horizon: float
+    status: Status
+    seconds: float
+    history: tuple[Record, ...]
+    versions: dict[str, str]
+    why_source: str = ""  # the reason for `settings.source`
+    key: tuple[int, ...] = ()  # the data of the random key
+    certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
+    errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
+    boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
+    memory: float = 0.0  # bytes that the training was predicted to take; files do not hold it
