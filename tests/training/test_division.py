@@ -50,6 +50,8 @@ def test_drifts_that_do_not_turn_have_one_leg():
     [
         (lambda t, x: cycle(t, x) + 0.1 * jnp.sin(t), noise),
         (cycle, lambda t, x: (1 + 0.1 * t) * noise(t, x)),
+        # Whose period divides the horizon.
+        (lambda t, x: cycle(t, x) + 0.1 * jnp.sin(2 * jnp.pi * t), noise),
     ],
 )
 def test_coefficients_that_depend_on_time_have_one_leg(drift, diffusion):

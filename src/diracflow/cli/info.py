@@ -86,6 +86,8 @@ def _start_time(header: dict[str, Any]) -> str:
 
 
 def _horizon(header: dict[str, Any]) -> str:
+    legs, horizon = header["settings"]["legs"], header["horizon"]
+    divided = f", in {legs} legs of {horizon / legs:g}" if legs > 1 else ""
     if header["status"] == "FINISHED":
-        return f"{header['horizon']:g}, reached"
-    return f"{header['horizon']:g} of {header['asked_horizon']:g} asked for ({header['status']})"
+        return f"{horizon:g}, reached{divided}"
+    return f"{horizon:g} of {header['asked_horizon']:g} asked for ({header['status']}){divided}"

@@ -20,6 +20,7 @@ _OBSERVED = ("seconds", "certificate", "errors", "history")
 def described(density: TransitionDensity) -> dict[str, Any]:
     """The header of a density's file."""
     facts, origin = density.facts, density.sde.origin
+    settings = dataclasses.replace(facts.settings, legs=density.legs)
     header = {
         "format": FORMAT,
         "sde": {
@@ -38,7 +39,7 @@ def described(density: TransitionDensity) -> dict[str, Any]:
         "horizon": density.horizon,
         "asked_horizon": facts.asked_horizon,
         "preset": facts.preset,
-        "settings": _finite_fields(dataclasses.asdict(facts.settings)),
+        "settings": _finite_fields(dataclasses.asdict(settings)),
         "why_source": facts.why_source,
         "status": facts.status.name,
         "seconds": facts.seconds,

@@ -312,9 +312,11 @@ class TransitionDensity(AbstractTransitionDensity):
             guard(Scope(self.starts), x0, strict, once_for=self.facts)
 
     def _why_horizon(self) -> str:
+        longer = "see `density.extended`, which composes longer times of shorter ones."
         if self.status is Status.FINISHED:
-            return " Learn it again with a longer horizon, or see `density.extended`."
-        return f" Training stopped short of {self.facts.asked_horizon:g}: {self.status.value}"
+            return f" Learn it again with a longer horizon, or {longer}"
+        stopped = f"Training stopped short of {self.facts.asked_horizon:g}: {self.status.value}"
+        return f" {stopped} Or {longer}"
 
 
 # By the identity of the density that they are the first leg of.

@@ -26,8 +26,10 @@ _TURN = 3.0
 # How far slopes of the drift at different starts must differ, over the horizon. Where they do not,
 # the drift is linear, or nearly so, and the source alone follows it however it turns.
 _VARIED = 0.1
-# Starts and times at which coefficients are compared.
-_DRAWS, _TIMES = 32, 8
+# Starts at which coefficients are compared, and at which shares of the horizon. Multiples of the
+# golden section: at equal distances a period that divides them would not show.
+_DRAWS = 32
+_SHARES = np.modf(np.arange(12) * (np.sqrt(5) - 1) / 2)[0]
 
 
 def settled_legs(
@@ -75,7 +77,7 @@ def is_steady(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: 
     draws = _draws(sde, starts)
     tables = [
         coefficients(sde, start_time, jnp.asarray(tau), draws)[:3]  # the last is the time itself
-        for tau in horizon * np.linspace(0, 1, _TIMES)
+        for tau in horizon * _SHARES
     ]
     return all(
         np.array_equal(np.asarray(now), np.asarray(first), equal_nan=True)
