@@ -17,7 +17,9 @@ from .checkpoint.environment import versions
 from .checkpoint.identity import identity
 from .checkpoint.keeper import NoKeeper, keeper_in
 from .density.card import certificate_table
-from .density.transition import Facts, TransitionDensity
+from .density.facts import Facts
+from .density.guard import outside_starts
+from .density.transition import TransitionDensity
 from .flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .galerkin.devices import Layout, checked_chunk, mesh_over
 from .problem.arguments import checked_flag, checked_key
@@ -154,7 +156,8 @@ def learn(
             law = chart.law(law)
             equation = chart.equation()
             chosen = settled_context(chosen, equation, law, began, horizon, degenerate)
-            chosen = settled_legs(chosen, equation, law, began, horizon)
+            outside = functools.partial(outside_starts, laws, chart)
+            chosen = settled_legs(chosen, equation, law, began, horizon, outside)
             reach = leg_length(horizon, chosen)
             chosen = settled_basis(chosen, equation, law, began, reach, degenerate)
             chosen = sized(chosen, sde.dim, law.dim)

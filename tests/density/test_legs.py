@@ -7,6 +7,7 @@ legs differs from the exact density by its quadrature alone.
 import dataclasses
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.stats import kstest, norm
 
 import diracflow as df
 from diracflow.density.legs import count_of, log_mixture, noise
+from diracflow.training.trajectory import Trajectory
 from helpers import stepped_density, still_density
 
 LINE = dataclasses.replace(
@@ -123,6 +125,25 @@ def test_legs_keep_parameters_and_stay_inside_domains(getkey):
     assert draws.mean() == pytest.approx(mean, abs=5 * draws.std() / np.sqrt(2000) + 1e-3)
 
 
+def test_three_legs_of_which_some_are_walked(getkey):
+    density = still_density(LINE, legs=3)
+    for t in (0.9, 1.6, 2.9):  # one, two and three legs
+        assert total_variation(density, LINE.exact, t, X0) < 2e-3
+        draws = np.asarray(density.sample(getkey(), t, X0, (2000,)))[:, 0]
+        mean, std = 0.3 + 0.9 * np.exp(-0.8 * t), np.sqrt(0.225 * (1 - np.exp(-1.6 * t)))
+        assert kstest(draws, norm(mean, std).cdf).pvalue > 1e-4
+
+
+def test_known_times_and_whole_densities_within_jit(line):
+    x = jnp.array([0.2])
+    for t in (0.5, 2.5):
+        value = line.log_prob(x, t, X0)
+        known = jax.jit(lambda x, t=t: line.log_prob(x, t, X0))(x)
+        np.testing.assert_allclose(known, value, rtol=1e-12)
+        traced = eqx.filter_jit(lambda density, t=t: density.log_prob(x, t, X0))(line)
+        np.testing.assert_allclose(traced, value, rtol=1e-12)
+
+
 def test_the_bound_holds_over_legs(line, getkey):
     t = np.array([0.5, 2.0, 3.0])
     found = line.certificate(getkey(), t, X0, samples=16)
@@ -130,15 +151,25 @@ def test_the_bound_holds_over_legs(line, getkey):
     for i, s in enumerate(t):
         distance = total_variation(line, LINE.exact, s, X0)
         assert distance <= found.bound[i] + 5 * found.stderr[i] + 1e-12
+    alone = line.certificate(getkey(), 3.0, X0, samples=16)
+    assert alone.bound.shape == ()
     # Sources are exact here, so that the bound is the quadrature's, which is small.
     assert found.bound[0] < 1e-9
     assert 1e-6 < found.bound[2] < 0.01
 
 
-def test_the_bound_of_flows_that_err_adds_up(getkey):
-    density = stepped_density(LINE, legs=2)
-    bound = density.certificate(getkey(), np.array([0.25, 0.5]), X0, samples=32).bound
-    assert bound[0] <= bound[1] <= 1
+def test_the_bound_of_flows_that_err_adds_up(line, getkey):
+    # One that stays behind by a little: its mean is scaled by a shift that the start enters.
+    theta = np.asarray(line.ansatz.theta)
+    off = 0.003 * np.random.default_rng(0).normal(size=theta.shape)
+    clocks = np.array([0.0, np.sqrt(1.5)])
+    path = Trajectory(clocks, np.stack([theta, theta + off]), *[off[None] / clocks[1]] * 2)
+    density = df.TransitionDensity(line.ansatz, path, line.scope, line.facts)
+    bound = density.certificate(getkey(), np.array([1.5, 3.0]), X0, samples=64).bound
+    assert 1e-3 < bound[0] < 0.3
+    # The second leg begins nearer to the middle; it adds as much as the first, or half of it.
+    assert 1.5 * bound[0] < bound[1] < 3 * bound[0]
+    assert total_variation(density, LINE.exact, 3.0, X0) < bound[1]
 
 
 def test_what_is_the_flows_own_is_asked_within_a_leg(line):

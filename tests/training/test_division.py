@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -5,7 +7,10 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.density.guard import outside_starts
 from diracflow.evaluate.spectral_grid import SpectralGrid, transition_densities
+from diracflow.problem.chart import plain_chart
+from diracflow.problem.given import scope
 from diracflow.training.contexts import settled_context
 from diracflow.training.legs import settled_legs
 from diracflow.training.settings import settings_for
@@ -21,20 +26,28 @@ def noise(t, x):
     return 0.5 * jnp.eye(2)
 
 
-def legs_of(drift, horizon, diffusion=noise, **settings):
-    problem = df.SDE(drift, diffusion, 2), LAW, 0.0, horizon
+def legs_of(drift, horizon, diffusion=noise, law=LAW, **settings):
+    sde = df.SDE(drift, diffusion, 2)
+    problem = sde, law, 0.0, horizon
+    outside = functools.partial(outside_starts, scope(sde, law, None, None), plain_chart(sde))
     with jax.enable_x64(True):
-        return settled_legs(settled_context(settings_for("quick", **settings), *problem), *problem)
+        chosen = settled_context(settings_for("quick", **settings), *problem)
+        return settled_legs(chosen, *problem, outside)
 
 
 def test_a_limit_cycle_is_divided_where_it_turns():
-    # It turns by 5.8 radians up to t = 5; a leg may turn by three.
-    assert legs_of(cycle, 5.0).legs == 2
-    assert legs_of(cycle, 2.5).legs == 1
-    assert legs_of(cycle, 10.0).legs == 4
-    assert legs_of(cycle, 1000.0).legs == 16
+    # It turns by 5.8 radians up to t = 5; a leg may turn by two.
+    assert legs_of(cycle, 5.0).legs == 3
+    assert legs_of(cycle, 1.5).legs == 1
+    assert legs_of(cycle, 2.5).legs == 2
+    assert legs_of(cycle, 20.0).legs == 4
     assert legs_of(cycle, 5.0, legs=1).legs == 1
     assert legs_of(cycle, 5.0, context="start").legs == 1
+
+
+def test_paths_that_leave_the_starts_have_one_leg():
+    # On the cycle, at radii of two and more, no draw of this law is a start.
+    assert legs_of(cycle, 5.0, law=df.Normal(0.0, 0.2).expand(2)).legs == 1
 
 
 def test_linear_equations_turn_with_their_source():

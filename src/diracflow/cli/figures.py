@@ -60,7 +60,7 @@ def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, pape
     noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
     return {
         "joint.png": lambda: view.joint(density, exact, end, np.array([[0.0, 0.0], [1.5, -1.0]])),
-        "moulding.png": lambda: view.moulding(density, end, centre, noise),
+        "moulding.png": lambda: view.moulding(density, density.reach, centre, noise),
         "conditional.png": lambda: view.conditional(density, exact, centre, end),
         "mixture.png": lambda: mixture_figure(density, exact, end),
     }

@@ -11,10 +11,12 @@ from typing import Any
 from weakref import WeakSet
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from scipy.special import chdtrc
 
+from ..problem.chart import Chart
 from ..problem.given import Scope, furthest
 from ..problem.pieces import in_pieces
 from ..problem.resident import compiled
@@ -30,6 +32,12 @@ _WARNED: WeakSet = WeakSet()
 
 class OutsideWarning(UserWarning):
     """A density was asked for starts outside the law it was trained on."""
+
+
+def outside_starts(scope: Scope, chart: Chart, g: Float[Array, "n d+k"]) -> Bool[Array, " n"]:
+    """Which starts, in the coordinates of a chart, are outside."""
+    y, rest = jnp.split(g, [len(chart.maps)], axis=1)
+    return scope.outside(jnp.concatenate([jax.vmap(chart.from_real)(y), rest], axis=1), OUTSIDE)
 
 
 def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: object) -> None:

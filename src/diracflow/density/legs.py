@@ -27,6 +27,9 @@ from ..galerkin.collocation import sobol
 # two legs, 64, 256 and 1024 of them led to 1.4e-3, 8.6e-4 and 8.7e-4; in three legs, whose points
 # come from twice as many noises, 256 and 1024 to 2.7e-3 and 6.0e-4.
 _NODES_OF_TWO, _NODES_OF_MORE = 256, 1024
+# Of these, taken at once for each point of a query, so that memory stays bounded; derivatives make
+# again what they need, for the same reason.
+_TOGETHER = 64
 # Times that exceed a leg by rounding are within it.
 _ROUNDING = 1e-6
 
@@ -77,6 +80,21 @@ def walk(
     return jax.lax.scan(move, start, rows)[0]
 
 
+def beginnings(
+    legs: Legs, start: Float[Array, " d+k"], noise: Float[np.ndarray, "n legs-1 d"]
+) -> Float[Array, "n d+k"]:
+    """Where the last leg begins, for each row of noise."""
+    last = jax.checkpoint(lambda rows: walk(legs, rows, start, legs.number - 1))
+    return jax.lax.map(last, jnp.asarray(noise, start.dtype), batch_size=_TOGETHER)
+
+
+def log_mean(legs: Legs, y: Float[Array, " d"], begins: Float[Array, "n d+k"]) -> Float[Array, ""]:
+    """Log of the mean density after the last leg, over where it begins."""
+    value = jax.checkpoint(lambda begin: legs.ansatz.log_prob(y, legs.length, begin))
+    values = jax.lax.map(value, begins, batch_size=_TOGETHER)
+    return logsumexp(values) - jnp.log(jnp.asarray(len(begins), y.dtype))
+
+
 def log_mixture(
     legs: Legs,
     y: Float[Array, " d"],
@@ -84,6 +102,4 @@ def log_mixture(
     noise: Float[np.ndarray, "n legs-1 d"],
 ) -> Float[Array, ""]:
     """Log-density after all legs, as a mean over the noise of those before the last."""
-    begins = jax.vmap(lambda rows: walk(legs, rows, start, legs.number - 1))(jnp.asarray(noise))
-    values = jax.vmap(lambda begin: legs.ansatz.log_prob(y, legs.length, begin))(begins)
-    return logsumexp(values) - jnp.log(jnp.asarray(len(noise), y.dtype))
+    return log_mean(legs, y, beginnings(legs, start, noise))

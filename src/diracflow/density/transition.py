@@ -33,6 +33,9 @@ from .guard import OUTSIDE, guard
 from .leg_certificate import certificate_over_legs
 from .legs import Legs, count_of, log_mixture, nodes, walk
 
+# Times that exceed a leg by rounding are within it.
+_ROUNDING = 1e-6
+
 
 class TransitionDensity(AbstractTransitionDensity):
     r"""The learned density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
@@ -219,7 +222,8 @@ class TransitionDensity(AbstractTransitionDensity):
         theta = np.asarray(self.ansatz.theta)  # of the identity
         none = np.zeros((0, len(theta)))
         still = Trajectory(self.trajectory.clocks[-1:], theta[None], none, none)
-        return TransitionDensity(self.ansatz, still, self.scope, self.facts, self.chart)
+        facts = dataclasses.replace(self.facts, history=(), certificate=(), errors=())
+        return TransitionDensity(self.ansatz, still, self.scope, facts, self.chart)
 
     def with_facts(self, **changes: Any) -> "TransitionDensity":
         """The same density, knowing more of itself."""
@@ -290,12 +294,13 @@ class TransitionDensity(AbstractTransitionDensity):
         """For times that are known to lie within one leg, the flow alone, which answers faster."""
         if self.legs == 1 or isinstance(t, jax.core.Tracer) or t.size == 0:
             return self
-        return _first_leg(self) if float(jnp.max(t)) <= self.reach else self
+        # In NumPy: within the user's `jit` known numbers would become part of the trace.
+        return _first_leg(self) if np.max(np.asarray(t)) <= self.reach else self
 
     def _require_one_leg(self, what: str, t: Float[Array, "*batch"]) -> None:
         if self.legs == 1 or isinstance(t, jax.core.Tracer):
             return
-        if np.any(np.asarray(t) > self.reach * (1 + 1e-6)):
+        if np.any(np.asarray(t) > self.reach * (1 + _ROUNDING)):
             raise ValueError(
                 f"{what} is that of the flow, which was trained up to t={self.reach:g}; later "
                 f"times are composed of {self.legs} such legs at most. Ask within the first."
@@ -325,6 +330,8 @@ _FIRST_LEGS: dict[int, TransitionDensity] = {}
 
 def _first_leg(density: TransitionDensity) -> TransitionDensity:
     """The same density up to the end of the first leg, made once: its programs are kept with it."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(density)):
+        return density  # one that is being traced or differentiated
     found = _FIRST_LEGS.get(id(density))
     if found is None:
         parts = density.ansatz, density.trajectory, density.scope, density.facts, density.chart
@@ -333,12 +340,17 @@ def _first_leg(density: TransitionDensity) -> TransitionDensity:
     return found
 
 
+def _of_one_leg(density: TransitionDensity, t: Float[Array, ""]) -> Float[Array, ""]:
+    """A time within the first leg, else NaN: traced times were not looked at before."""
+    if density.legs == 1:
+        return t
+    return jnp.where(t <= density.reach * (1 + _ROUNDING), t, jnp.nan)
+
+
 @eqx.filter_jit
 def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Array:
     def at_time(t: Array) -> Moving:
-        if density.legs > 1:  # traced times were not looked at
-            t = jnp.where(t <= density.reach * (1 + 1e-6), t, jnp.nan)
-        return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
+        return moving(density.ansatz, density.trajectory, jnp.sqrt(_of_one_leg(density, t)))
 
     def at_point(state: Moving, x: Array, x0: Array) -> Array:
         # Relative rates are the same in states and coordinates; outside there is no density.
@@ -352,6 +364,7 @@ def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Arr
 
 @eqx.filter_jit
 def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
+    t = _of_one_leg(density, t)
     ansatz = density._at_time(t).ansatz
 
     def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:

@@ -53,6 +53,11 @@ def chapman_kolmogorov(
     checked_count("draws", draws, least=2 * _GROUPS)
     given, began = scalars(density, params), began_at(density, start_time, "start_time")
     checked_one_point("x0", x0, density.dim)
+    if density.legs > 1 and t > density.reach:
+        raise ValueError(
+            f"Beyond t={density.reach:g} this density is composed by Chapman and Kolmogorov's "
+            "equation itself, which then tests nothing. Ask within the first leg."
+        )
     whole: dict[str, Any] = {"params": given, "start_time": start_time}
     half = {**whole, "start_time": began + t / 2}
     if density.start_time is not None:
@@ -63,7 +68,8 @@ def chapman_kolmogorov(
         x = density.sample(point_key, t, x0, points, **whole)
         y = density.sample(draw_key, t / 2, x0, draws - draws % _GROUPS, **whole)
         start = density._joined(jnp.asarray(x0), **whole)
-        ratios = _ratios(density, t, x, density._joined(y, **half), start)
+        plain = density._for_times(jnp.asarray(t))
+        ratios = _ratios(plain, t, x, density._joined(y, **half), start)
         errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
         coverage = float(jnp.min(density.coverage(y, **half)))
     squared = _mean_product(errors)

@@ -26,7 +26,7 @@ _VAST = 1e6
 def explodes(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float) -> bool:
     """Whether some paths from draws of `starts` grow beyond all bounds before the horizon."""
     x0 = starts.sample(jr.key(0), (_PATHS,))
-    x, step = _followed(sde, start_time, jnp.asarray(horizon), x0)
+    x, step = followed(sde, start_time, jnp.asarray(horizon), x0)
     start = np.asarray(x0)[:, : sde.dim]
     scale = float(np.max(np.abs(start))) + _reach(sde, start_time, horizon, x0)
     away = np.max(np.abs(np.asarray(x) - start), axis=1) > _VAST * scale
@@ -52,7 +52,7 @@ def _sizes(
 
 
 @eqx.filter_jit
-def _followed(
+def followed(
     sde: SDE, start_time: float | None, horizon: Float[Array, ""], x0: Float[Array, "n d+k"]
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
     """Where paths are in the end, and how long their last step was; the horizon if they got there.

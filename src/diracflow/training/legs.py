@@ -3,44 +3,61 @@ r"""Into how many legs a horizon is divided, and the rule that decides it.
 A flow follows a density as long as its shape stays within reach. Around a limit cycle, phases
 spread: after half a turn densities are arcs, later rings, and no flow of some hundred parameters
 follows them well. Where coefficients do not depend on time it need not: it is trained for a part of
-the horizon, and longer times are composed of it (`density.legs`).
+the horizon, and longer times are composed of it (`density.legs`). Later legs begin where paths have
+gone, so the law of starts must cover that, too.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from ..galerkin.collocation import sobol
 from ..problem.checks import coefficients
+from ..problem.homogeneity import first_change
 from ..problem.laws import AbstractLaw
 from ..problem.sde import SDE
 from .contexts import turn
-from .settings import MOST_LEGS, Settings
+from .explosion import followed
+from .settings import Settings
 
-# Radians by which the drift may turn paths over a leg. Van der Pol's oscillator turns by 5.8 up to
-# t = 5. In one leg the error there was 6.7e-3, in two of them 8.6e-4 (`quick`, seed 0).
-_TURN = 3.0
+# Radians by which the drift may turn paths over a leg, and legs that the rule takes at most: with
+# more of them the quadrature needs more points than there are. Van der Pol's oscillator turns by
+# 5.8 up to t = 5. In one leg the error there was 6.7e-3, in two of them 8.6e-4, in three 6.0e-4
+# (`quick`, seed 0), and the flow has been trained the sooner the shorter they are.
+_TURN, _MOST = 2.0, 4
+# Share of paths that may be outside the starts that were trained for when the last leg begins.
+_OUTSIDE = 0.02
 # How far slopes of the drift at different starts must differ, over the horizon. Where they do not,
 # the drift is linear, or nearly so, and the source alone follows it however it turns.
 _VARIED = 0.1
-# Starts at which coefficients are compared, and at which shares of the horizon. Multiples of the
-# golden section: at equal distances a period that divides them would not show.
-_DRAWS = 32
-_SHARES = np.modf(np.arange(12) * (np.sqrt(5) - 1) / 2)[0]
+# Starts at which coefficients are looked at, and from which paths are followed.
+_DRAWS, _PATHS = 32, 256
+
+Outside = Callable[[Float[Array, "n d+k"]], Bool[Array, " n"]]
 
 
 def settled_legs(
-    settings: Settings, sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
+    settings: Settings,
+    sde: SDE,
+    starts: AbstractLaw,
+    start_time: float | None,
+    horizon: float,
+    outside: Outside,
 ) -> Settings:
-    """The settings with a number of legs in place of `None`; their context must be settled."""
+    """The settings with a number of legs in place of `None`; their context must be settled.
+
+    `outside` tells which of some starts, in the coordinates of the equation, are not trained for.
+    """
     problem = (sde, starts, start_time, horizon)
     legs = settings.legs
     if legs is None:
         legs = _wanted(*problem) if settings.context == "path" else 1
-        legs = legs if legs == 1 or is_steady(*problem) else 1
+        legs = legs if legs == 1 or (is_steady(*problem) and _stays(*problem, legs, outside)) else 1
     elif legs > 1 and not is_steady(*problem):
         raise ValueError(
             f"`legs={legs}` needs coefficients that do not depend on time, and one start time: "
@@ -67,23 +84,29 @@ def _wanted(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: fl
     if not _varies(sde, starts, start_time, horizon):
         return 1
     radians = turn(sde, starts, start_time, horizon)
-    return min(max(math.ceil(radians / _TURN), 1), MOST_LEGS)
+    return min(max(math.ceil(radians / _TURN), 1), _MOST)
+
+
+def _stays(
+    sde: SDE,
+    starts: AbstractLaw,
+    start_time: float | None,
+    horizon: float,
+    legs: int,
+    outside: Outside,
+) -> bool:
+    """Whether paths are where starts were trained for when the last leg begins."""
+    x0 = starts.sample(jr.key(0), (_PATHS,))
+    x, _ = followed(sde, start_time, jnp.asarray(horizon * (1 - 1 / legs)), x0)
+    gone = jnp.concatenate([x, x0[:, sde.dim :]], axis=1)
+    return float(np.mean(np.asarray(outside(gone)))) <= _OUTSIDE
 
 
 def is_steady(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float) -> bool:
     """Whether coefficients are the same at all times that were looked at, from one start time."""
     if start_time is None:
         return False
-    draws = _draws(sde, starts)
-    tables = [
-        coefficients(sde, start_time, jnp.asarray(tau), draws)[:3]  # the last is the time itself
-        for tau in horizon * _SHARES
-    ]
-    return all(
-        np.array_equal(np.asarray(now), np.asarray(first), equal_nan=True)
-        for table in tables[1:]
-        for now, first in zip(table, tables[0], strict=True)
-    )
+    return first_change(sde, start_time, horizon, _draws(sde, starts)) is None
 
 
 def _varies(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float) -> bool:

@@ -60,7 +60,8 @@ class Settings:
         are composed of it, as mixtures over where the last leg begins (256 points for two legs,
         1024 for more), which takes as many evaluations of the flow. Needs coefficients that do not
         depend on time. By default one leg; where networks are given the path and the drift is not
-        linear, as many as keep a leg from turning paths by more than three radians, at most 16.
+        linear, as many as keep a leg from turning paths by more than two radians, at most four, if
+        paths stay where starts are trained for: later legs begin there.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
         layer.

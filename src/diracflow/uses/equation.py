@@ -5,20 +5,14 @@ from $s' > s$ as bridges and filters do, it stands for the transition from $s'$ 
 coefficients do not depend on time.
 """
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..problem.arguments import checked_number
 from ..problem.chart import Chart
+from ..problem.homogeneity import first_change
 from ..problem.parameters import Params, checked_param, checked_params
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity, require_density
-
-# Shares of the time span at which coefficients are compared; no two differ by a simple fraction,
-# so that no period goes unnoticed.
-_SHARES = (0.137, 0.382, 0.719, 1.0)
 
 
 def equation_of(density: AbstractTransitionDensity, sde: SDE | None) -> SDE:
@@ -81,16 +75,11 @@ def chart_of(density: AbstractTransitionDensity, sde: SDE) -> Chart:
 
 def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n d"]) -> None:
     """Raise if a coefficient at one of the points `x` changes over `span` from `start` on."""
-    for name, coefficient in (("drift", sde.drift), ("diffusion", sde.diffusion)):
-        at = jax.vmap(coefficient, (None, 0))
-        first = np.asarray(at(jnp.asarray(start, x.dtype), x))
-        for share in _SHARES:
-            t = start + share * span
-            values = np.asarray(at(jnp.asarray(t, x.dtype), x))
-            # Equal operations on equal numbers: a coefficient without time is equal to the bit.
-            if not np.array_equal(values, first, equal_nan=True):
-                raise ValueError(
-                    f"`{name}` depends on time: it changes between t={start:g} and t={t:g}. The "
-                    f"density holds for starts at t={start:g} only and is needed from later ones; "
-                    "learn it over a law of start times, `start_time=diracflow.Uniform(...)`."
-                )
+    changed = first_change(sde, start, span, x)
+    if changed is not None:
+        name, t = changed
+        raise ValueError(
+            f"`{name}` depends on time: it changes between t={start:g} and t={t:g}. The "
+            f"density holds for starts at t={start:g} only and is needed from later ones; "
+            "learn it over a law of start times, `start_time=diracflow.Uniform(...)`."
+        )

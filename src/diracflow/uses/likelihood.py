@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from ..problem.arguments import checked_batch, real_numbers
 from ..problem.parameters import Params, check_names
+from ..problem.resident import asked
 from ..problem.transition import (
     AbstractTransitionDensity,
     checked_query,
@@ -45,7 +46,8 @@ class Transitions(eqx.Module):
         t, x, start = checked_query(
             density, self.gaps, given, start_time=times, x=self.after, x0=self.before
         )
-        return _path_sums(density, t, x, start, self.path, self.batch)
+        asking = asked(density, "_for_times", t)
+        return _path_sums(asking, t, x, start, self.path, self.batch)
 
     def _spread(self, name: str, value: ArrayLike) -> Array:
         """A parameter for each transition, from one for each path."""

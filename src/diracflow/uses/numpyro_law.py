@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..problem.arguments import checked_key, checked_point, checked_shape
 from ..problem.parameters import Params
+from ..problem.resident import asked
 from ..problem.transition import (
     AbstractTransitionDensity,
     checked_query,
@@ -84,7 +85,7 @@ class Transition(_Distribution):
     def log_prob(self, value: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density at `value`."""
         # Times were checked when the law was made; a check here would run in a sampler's loop.
-        density = self.held.density
+        density = asked(self.held.density, "_for_times", self.t)
         return log_probs(density, self.t, checked_point("value", value, density.dim), self.start)
 
     def sample(

@@ -59,7 +59,9 @@ def _head(density: TransitionDensity, file: str) -> Iterator[str]:
     yield element("h1", f"Transition density of {_name(density)}")
     yield element("p", f"{file}, learned by diracflow", "soft")
     if status is Status.FINISHED:
-        yield element("p", f"Learned up to t = {density.horizon:g}, as asked for.", "good")
+        divided = f" Its flow was trained up to t = {density.reach:g}." if density.legs > 1 else ""
+        reached = f"Learned up to t = {density.horizon:g}, as asked for.{divided}"
+        yield element("p", reached, "good")
     else:
         reached = f"{status.name}: learned up to t = {density.horizon:g} of {asked:g}."
         yield element("p", reached, "bad")
