@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.cli.exits import message_of
 from helpers import still_density
 
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
@@ -89,3 +90,14 @@ def test_a_termination_ends_with_its_code(tmp_path):
     out, err = process.communicate()
     assert (process.returncode, err) == (143, "diracflow: Terminated.\n")
     assert json.loads(out) == {"error": "Terminated.", "exit_code": 143}
+
+
+def test_only_what_draws_needs_matplotlib():
+    # As in an environment without the extra `view`.
+    commands = ["check", "explore", "infer", "info", "learn", "model", "propagate", "sweep"]
+    imports = "; ".join(f"import diracflow.cli.{name}" for name in commands)
+    text = f"import sys; sys.modules['matplotlib'] = None; {imports}"
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    missing = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+    assert "pip install 'diracflow[view]'" in message_of(missing)

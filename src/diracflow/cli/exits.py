@@ -63,6 +63,8 @@ def message_of(error: BaseException) -> str:
         return "Terminated."
     if isinstance(error, MemoryError):
         return f"Out of memory. {error}".strip()
+    if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
+        return "Pictures need matplotlib: `pip install 'diracflow[view]'`."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if exit_of(error) is Exit.BUG:

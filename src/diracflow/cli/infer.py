@@ -11,8 +11,8 @@ from ..problem.transition import AbstractTransitionDensity
 from ..uses.inference import infer
 from .model import load_model
 from .places import require_figure, require_place
+from .preparation import prepare_jax
 from .problem import read_laws
-from .run import prepare_jax
 from .series import read_states
 from .streams import emit
 from .tables import as_json

@@ -11,8 +11,8 @@ from ..problem.laws import AbstractLaw
 from ..problem.models import Model
 from ..training.settings import settings_for
 from .places import require_target
+from .preparation import prepare_jax
 from .problem import named_object, read_law, read_laws, read_number_or_law
-from .run import prepare_jax
 from .stopping import left_to_the_first, stoppable
 
 

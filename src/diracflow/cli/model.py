@@ -15,8 +15,8 @@ from ..problem.models import Model, exact_of
 from ..problem.query_progress import query_progress
 from ..problem.sde import SDE
 from ..problem.transition import AbstractTransitionDensity
+from .preparation import prepare_jax
 from .problem import named_object
-from .run import prepare_jax
 
 
 def load_model(path: Path, sde: str | None) -> TransitionDensity:

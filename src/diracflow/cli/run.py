@@ -1,8 +1,6 @@
 """`diracflow run`: learn a built-in model, judge it, draw it."""
 
-import contextlib
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from ..training.masks import idle_dim_for
 from ..training.settings import settings_for
 from .figures import draw_figures
 from .places import require_target
+from .preparation import prepare_jax
 from .stopping import left_to_the_first, stoppable
 from .streams import emit, talk
 
@@ -81,18 +80,6 @@ def run_model(
     written = ", ".join(("report.html", file, "report.json", *names))
     result_line(f"Report, model and figures are in {out}: {written}")
     return report
-
-
-def prepare_jax() -> None:
-    """Float64 throughout, and compiled code kept from one command to the next."""
-    jax.config.update("jax_enable_x64", True)
-    if getattr(jax.config, "jax_compilation_cache_dir") is None:  # noqa: B009 (unknown to types)
-        cache = Path(os.path.expanduser("~")) / ".cache" / "diracflow"
-        # Without a home that can be written to, code is compiled anew each time.
-        with contextlib.suppress(OSError):
-            cache.mkdir(parents=True, exist_ok=True)
-            if os.access(cache, os.W_OK):
-                jax.config.update("jax_compilation_cache_dir", str(cache))
 
 
 def _learned(problem: Model, preset: str, seed: int, options: dict[str, Any]) -> TransitionDensity:

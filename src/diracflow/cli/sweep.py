@@ -22,7 +22,7 @@ from ..sweep import (
 )
 from ..sweep.table import settings_text
 from .exits import Exit, Stopped, Terminated
-from .run import prepare_jax
+from .preparation import prepare_jax
 from .streams import talk
 
 # Of the backend, its address, jobs and threads.
