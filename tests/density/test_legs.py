@@ -140,7 +140,8 @@ def test_known_times_and_whole_densities_within_jit(line):
         value = line.log_prob(x, t, X0)
         known = jax.jit(lambda x, t=t: line.log_prob(x, t, X0))(x)
         np.testing.assert_allclose(known, value, rtol=1e-12)
-        traced = eqx.filter_jit(lambda density, t=t: density.log_prob(x, t, X0))(line)
+        whole = eqx.filter_jit(lambda density, x0, t=t: density.log_prob(x, t, x0))
+        traced = whole(line, X0)
         np.testing.assert_allclose(traced, value, rtol=1e-12)
 
 
