@@ -160,7 +160,7 @@ def test_the_bound_holds_over_legs(line, getkey):
 
 
 def test_the_bound_of_flows_that_err_adds_up(line, getkey):
-    # One that stays behind by a little: its mean is scaled by a shift that the start enters.
+    # Parameters that go astray by a little.
     theta = np.asarray(line.ansatz.theta)
     off = 0.003 * np.random.default_rng(0).normal(size=theta.shape)
     clocks = np.array([0.0, np.sqrt(1.5)])

@@ -31,7 +31,7 @@ _NODES_OF_TWO, _NODES_OF_MORE = 256, 1024
 # again what they need, for the same reason.
 _TOGETHER = 64
 # Times that exceed a leg by rounding are within it.
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 
 
 class Legs(NamedTuple):
@@ -59,7 +59,7 @@ def noise(seed: int, count: int, legs: int, dim: int) -> Float[np.ndarray, "n le
 
 def count_of(t: Float[Array, "*batch"], reach: float, legs: int) -> Int[Array, "*batch"]:
     """The fewest legs, none longer than `reach`, that make up a time."""
-    fewest = jnp.ceil(t / reach * (1 - _ROUNDING)).astype(int)
+    fewest = jnp.ceil(t / reach * (1 - ROUNDING)).astype(int)
     return jnp.clip(fewest, 1, legs)
 
 

@@ -31,10 +31,7 @@ from .extension import extended_facts
 from .facts import Facts
 from .guard import OUTSIDE, guard
 from .leg_certificate import certificate_over_legs
-from .legs import Legs, count_of, log_mixture, nodes, walk
-
-# Times that exceed a leg by rounding are within it.
-_ROUNDING = 1e-6
+from .legs import ROUNDING, Legs, count_of, log_mixture, nodes, walk
 
 
 class TransitionDensity(AbstractTransitionDensity):
@@ -300,7 +297,7 @@ class TransitionDensity(AbstractTransitionDensity):
     def _require_one_leg(self, what: str, t: Float[Array, "*batch"]) -> None:
         if self.legs == 1 or isinstance(t, jax.core.Tracer):
             return
-        if np.any(np.asarray(t) > self.reach * (1 + _ROUNDING)):
+        if np.any(np.asarray(t) > self.reach * (1 + ROUNDING)):
             raise ValueError(
                 f"{what} is that of the flow, which was trained up to t={self.reach:g}; later "
                 f"times are composed of {self.legs} such legs at most. Ask within the first."
@@ -344,7 +341,7 @@ def _of_one_leg(density: TransitionDensity, t: Float[Array, ""]) -> Float[Array,
     """A time within the first leg, else NaN: traced times were not looked at before."""
     if density.legs == 1:
         return t
-    return jnp.where(t <= density.reach * (1 + _ROUNDING), t, jnp.nan)
+    return jnp.where(t <= density.reach * (1 + ROUNDING), t, jnp.nan)
 
 
 @eqx.filter_jit
