@@ -99,14 +99,17 @@ def grid_errors(case: Case, density: df.TransitionDensity, seed: int) -> dict:
     low, high = np.array(case.grid.low) / 2, np.array(case.grid.high) / 2
     starts = np.clip(starts, low, high)
     reference = transition_densities(case.sde, case.grid, starts, case.times)
-    nodes = case.grid.nodes()
+    # In the plane every second node suffices for sums of squares, which are smooth.
+    some = (slice(None, None, 2),) * case.sde.dim if case.sde.dim > 1 else (slice(None),)
+    nodes, reference = case.grid.nodes()[some], reference[(..., *some)]
+    candidates = density, density.source_only()
     rows = {}
     for t, p in zip(case.times, reference, strict=True):
         if t > density.horizon * (1 + 1e-9):
             rows[str(t)] = None
             continue
         pair = []
-        for candidate in (density, density.source_only()):
+        for candidate in candidates:
             q = np.stack([np.asarray(candidate.prob(nodes, t, x0)) for x0 in starts])
             axes = tuple(range(1, q.ndim))
             pair.append(float(np.mean(np.sum((q - p) ** 2, axes) / np.sum(p**2, axes))))

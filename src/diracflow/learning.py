@@ -191,7 +191,7 @@ def learn(
             boundaries=ends,
             memory=memory,
         )
-        density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart)
+        density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart).on_lattice()
         if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
             table = keeper.certificate or certificate_table(density, key)
             keeper.finish(table)

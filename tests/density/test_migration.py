@@ -17,7 +17,7 @@ from file_mutations import signed, unpacked
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 # With the flow and the source of each: those of the time.
-FORMATS = {1: "affine", 2: "affine"} | dict.fromkeys(range(3, 10), "monotone")
+FORMATS = {1: "affine", 2: "affine"} | dict.fromkeys(range(3, 11), "monotone")
 
 
 def sample(number):
@@ -35,7 +35,7 @@ def test_earlier_files_are_read(number):
         assert header[name] == written[name]
 
 
-@pytest.mark.parametrize("number", [1, 3, 9])
+@pytest.mark.parametrize("number", [1, 3, 10])
 def test_earlier_densities_are_what_they_were(number):
     density = df.load(sample(number))
     was = json.loads(sample(number).with_suffix(".json").read_text())
@@ -46,7 +46,7 @@ def test_earlier_densities_are_what_they_were(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [2, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("number", [2, 4, 5, 6, 7, 8, 9])
 def test_other_earlier_densities_are_what_they_were(number):
     test_earlier_densities_are_what_they_were(number)
 

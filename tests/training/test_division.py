@@ -36,11 +36,11 @@ def legs_of(drift, horizon, diffusion=noise, law=LAW, **settings):
 
 
 def test_a_limit_cycle_is_divided_where_it_turns():
-    # It turns by 5.8 radians up to t = 5; a leg may turn by two.
-    assert legs_of(cycle, 5.0).legs == 3
-    assert legs_of(cycle, 1.5).legs == 1
-    assert legs_of(cycle, 2.5).legs == 2
-    assert legs_of(cycle, 20.0).legs == 4
+    # It turns by 5.8 radians up to t = 5; a leg may turn by one.
+    assert legs_of(cycle, 5.0).legs == 6
+    assert legs_of(cycle, 0.8).legs == 1
+    assert legs_of(cycle, 1.5).legs == 2
+    assert legs_of(cycle, 20.0).legs == 12
     assert legs_of(cycle, 5.0, legs=1).legs == 1
     assert legs_of(cycle, 5.0, context="start").legs == 1
 

@@ -1,4 +1,8 @@
-"""The arrays of a model file: the path of the parameters, probes of the SDE, marks of the rest."""
+"""The arrays of a model file: the path of the parameters, probes of the SDE, marks of the rest.
+
+Densities whose later legs begin at the points of a lattice have these, too, and the probabilities
+of moves between them.
+"""
 
 import math
 from typing import Any
@@ -8,13 +12,19 @@ import numpy as np
 from ..storage.refusal import DataFileError
 from ..training.status import Status
 from ..training.trajectory import Trajectory
+from .lattice import Lattice
+from .lattice_points import powers
 
 PATH = ("clocks", "thetas", "first", "last")
 PROBES = ("probe_tau", "probe_x", "probe_drift", "probe_diffusion")
 MARKS = "marks"  # files of earlier formats have none
+LATTICE = ("lattice_points", "lattice_moves")
 # Parameters start at order one and move by less; products of larger ones overflow.
 _LARGEST = 1e6
 _MOST_PROBES = 1000
+_MOST_POINTS = 4096
+# Rows of probabilities sum to one, but for rounding.
+_UNIT = 1e-9
 # Squares of clocks are times, but for rounding.
 _ROUNDING = 1e-9
 
@@ -23,7 +33,8 @@ Arrays = dict[str, np.ndarray]
 
 def check_arrays(header: dict[str, Any], arrays: Arrays) -> None:
     """Raise unless the arrays are those that a header, checked before, asks for."""
-    names = {*PATH, *PROBES, *([MARKS] if MARKS in arrays else [])}
+    optional = [*([MARKS] if MARKS in arrays else []), *(LATTICE if LATTICE[0] in arrays else [])]
+    names = {*PATH, *PROBES, *optional}
     if set(arrays) != names:
         raise DataFileError(f"its arrays must be {sorted(names)}; got {sorted(arrays)}.")
     wrong = [name for name in names if arrays[name].dtype != np.float64]
@@ -32,6 +43,24 @@ def check_arrays(header: dict[str, Any], arrays: Arrays) -> None:
     _check_shapes(header, arrays)
     _check_values(arrays)
     _check_times(header, arrays)
+    if LATTICE[0] in arrays:
+        _check_lattice(header, arrays)
+
+
+def lattice_arrays(lattice: Lattice | None) -> Arrays:
+    """What a file holds of a lattice: its points, and the moves over one leg if any are needed."""
+    if lattice is None:
+        return {}
+    parts = map(np.asarray, (lattice.points, lattice.moves[:1]))
+    return dict(zip(LATTICE, parts, strict=True))
+
+
+def lattice_of(arrays: Arrays, legs: int) -> Lattice | None:
+    """The lattice of a density with so many legs."""
+    if LATTICE[0] not in arrays:
+        return None
+    points, moves = (arrays[name] for name in LATTICE)
+    return Lattice(points, powers(moves[0], legs) if len(moves) else moves)
 
 
 def trajectory_of(arrays: Arrays) -> Trajectory:
@@ -106,3 +135,22 @@ def _check_times(header: dict[str, Any], arrays: Arrays) -> None:
     tau = arrays["probe_tau"]
     if tau[0] < 0 or np.any(np.diff(tau) < 0) or tau[-1] > horizon * (1 + _ROUNDING):
         raise DataFileError("`probe_tau` must be in order, and within the horizon.")
+
+
+def _check_lattice(header: dict[str, Any], arrays: Arrays) -> None:
+    points, moves = (arrays[name] for name in LATTICE)
+    dim, legs = header["sde"]["dim"], header["settings"]["legs"]
+    count = len(points) if points.ndim == 2 else 0
+    if legs == 1 or not 0 < count <= _MOST_POINTS:
+        raise DataFileError(
+            f"lattices have 1 to {_MOST_POINTS} points, and densities of several legs only; got "
+            f"{legs} legs and points of shape {points.shape}."
+        )
+    shapes = (count, dim), (int(legs > 2), count, count)
+    for name, array, shape in zip(LATTICE, (points, moves), shapes, strict=True):
+        if array.shape != shape:
+            raise DataFileError(f"`{name}` must have shape {shape}; got {array.shape}.")
+        if not np.all(np.isfinite(array)):
+            raise DataFileError(f"`{name}` must be finite.")
+    if np.any(moves < 0) or not np.allclose(moves.sum(axis=-1), 1.0, rtol=0, atol=_UNIT):
+        raise DataFileError(f"rows of `{LATTICE[1]}` must be probabilities.")

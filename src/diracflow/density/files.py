@@ -27,7 +27,15 @@ from ..training.history import Record
 from ..training.legs import leg_length
 from ..training.sizes import parameter_count
 from ..training.status import Status
-from .arrays import MARKS, PATH, Arrays, check_arrays, trajectory_of
+from .arrays import (
+    MARKS,
+    PATH,
+    Arrays,
+    check_arrays,
+    lattice_arrays,
+    lattice_of,
+    trajectory_of,
+)
 from .header import described, settings_of, with_numbers
 from .header_checks import check_header
 from .migration import format_of, migrated
@@ -50,6 +58,7 @@ def save(density: TransitionDensity, path: str | os.PathLike) -> None:
         **{name: getattr(density.trajectory, name) for name in PATH},
         **probe_values(density.sde, density.scope, density.start_time, density.horizon),
         MARKS: marks(density.ansatz),
+        **lattice_arrays(density.lattice),
     }
     arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
     header = json.dumps(described(density), allow_nan=False)
@@ -118,7 +127,9 @@ def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> Transi
             *(leg_length(header["asked_horizon"], settings), settings, jr.key(0)),
         )
     compare_marks(marks(ansatz), arrays.get(MARKS))
-    density = TransitionDensity(ansatz, trajectory_of(arrays), laws, _facts(header), chart)
+    facts, lattice = _facts(header), lattice_of(arrays, settings.legs or 1)
+    parts = ansatz, trajectory_of(arrays), laws, facts, chart
+    density = TransitionDensity(*parts, lattice=lattice)
     require_answers(density, arrays["probe_x"])
     return density
 

@@ -10,7 +10,7 @@ from ..training.settings import Settings
 from .card import equation_text
 from .transition import TransitionDensity
 
-FORMAT = 10
+FORMAT = 11
 # JSON has no such numbers; these words stand for them where they may occur.
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # Entries whose numbers may be such words: what was observed, not what the density is made of.

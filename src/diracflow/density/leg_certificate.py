@@ -3,8 +3,8 @@ r"""A bound on the total variation for times of several legs.
 By the triangle inequality, and because no transition brings two laws further apart, the distance
 is at most the sum of three parts: the bound of the first leg from its start, those of the later
 legs in the mean over where they begin, and the distance of the mixture that is deployed from the
-integral that it stands for. The last is estimated against a mixture of sixteen times as many
-points, whose own scatter makes the estimate larger rather than smaller.
+integral that it stands for. The last is estimated against a mixture of many more points, walked to
+by noise, whose own scatter makes the estimate larger rather than smaller.
 """
 
 import equinox as eqx
@@ -15,32 +15,30 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..certify.certificate import Certificate, certificate
-from ..flow.ansatz import AbstractAnsatz
-from ..training.trajectory import Trajectory
-from .legs import Legs, beginnings, count_of, log_mean, nodes, noise, walk
+from .lattice import Lattice, weighed
+from .legs import Course, Legs, count_of, divided, log_mixture, nodes, rows_of_noise, walk, walked
 
 # Beginnings of later legs over which their bounds are averaged, and by how much fewer samples each
 # of them takes.
-_BEGINNINGS, _FEWER = 32, 8
+_BEGINNINGS, _FEWER = 32, 32
 # Points of the finer mixture for each of the deployed one, and draws at which the two are compared.
 _FINER, _DRAWS = 16, 128
 
 
 def certificate_over_legs(
-    ansatz: AbstractAnsatz,
-    trajectory: Trajectory,
-    reach: float,
-    legs: int,
+    course: Course,
+    lattice: Lattice | None,
     key: PRNGKeyArray,
     t: Float[np.ndarray, "*batch"],
     x0: Float[np.ndarray, "*batch d+k"],
     samples: int,
     precision: float,
 ) -> Certificate:
-    """`certificate` of a density that was trained up to `reach` and has so many legs at most."""
-    counts = np.asarray(count_of(jnp.asarray(t), reach, legs))
-    within = np.where(counts > 1, reach, t)
-    found = certificate(ansatz, trajectory, key, within, x0, samples, precision)
+    """`certificate` of a density that is composed of legs, over a lattice or by walking."""
+    counts = np.asarray(count_of(jnp.asarray(t), course.reach, course.most))
+    within = np.where(counts > 1, course.reach, t)
+    one = (course.ansatz, course.trajectory)
+    found = certificate(*one, key, within, x0, samples, precision)
     if np.all(counts == 1):
         return found
     bound, stderr = map(np.array, found)
@@ -49,19 +47,18 @@ def certificate_over_legs(
     for index in np.ndindex(bound.shape):
         if counts[index] == 1:
             continue
-        division = int(counts[index]), float(times[index] / counts[index]), legs
         key, own_key = jr.split(key)
-        run = (ansatz, trajectory, own_key)
-        bound[index], stderr[index] = _after(*run, division, starts[index], samples, precision)
+        place = (float(times[index]), int(counts[index]), starts[index])
+        after = _after(course, lattice, own_key, place, samples, precision)
+        bound[index], stderr[index] = after
     return Certificate(bound, stderr)
 
 
 def _after(
-    ansatz: AbstractAnsatz,
-    trajectory: Trajectory,
+    course: Course,
+    lattice: Lattice | None,
     key: PRNGKeyArray,
-    division: tuple[int, float, int],
-    start: Float[np.ndarray, " d+k"],
+    place: tuple[float, int, Float[np.ndarray, " d+k"]],
     samples: int,
     precision: float,
 ) -> Certificate:
@@ -69,27 +66,29 @@ def _after(
 
     **Arguments:**
 
-    - `division`: the number of legs, the length of each, and how many the density has at most.
+    - `place`: the time, the number of legs in it, and the start.
     - `precision`: that of the arithmetic in which the density is evaluated.
     """
-    count, length, most = division
+    t, count, start = place
     first_key, begin_key, later_key, gap_key = jr.split(key, 4)
-    one = (ansatz, trajectory)
-    time = np.asarray(length)
-    first = certificate(*one, first_key, time, start, samples, precision)
+    one = (course.ansatz, course.trajectory)
     with jax.enable_x64(True):
-        legs = Legs(
-            jnp.asarray(count), jnp.asarray(length), ansatz.at(trajectory(jnp.asarray(time)))
-        )
+        legs = _divided(course, jnp.asarray(t))
         begins = _beginnings(legs, begin_key, jnp.asarray(start), count - 1)
-        gap, gap_error = map(float, _quadrature_gap(legs, gap_key, jnp.asarray(start), most))
+        run = (course, lattice, legs, gap_key, jnp.asarray(start))
+        gap, gap_error = map(float, _quadrature_gap(*run))
+    outer = float(legs.length)
+    first = certificate(*one, first_key, np.asarray(outer), start, samples, precision)
     fewer = max(samples // _FEWER, 2)
-    places = np.asarray(begins)
-    later = certificate(*one, later_key, time, places, fewer, precision).bound
+    lengths = np.array([course.reach] * (count - 2) + [outer])
+    later = certificate(*one, later_key, lengths, np.asarray(begins), fewer, precision).bound
     each = later.sum(axis=1)  # legs of one path, which depend on each other
     bound = first.bound + each.mean() + gap
     stderr = np.sqrt(first.stderr**2 + each.var(ddof=1) / len(each) + gap_error**2)
     return Certificate(np.minimum(bound, 1.0), stderr)
+
+
+_divided = eqx.filter_jit(divided)
 
 
 @eqx.filter_jit
@@ -107,22 +106,27 @@ def _beginnings(
 
 @eqx.filter_jit
 def _quadrature_gap(
-    legs: Legs, key: PRNGKeyArray, start: Float[Array, " d+k"], most: int
+    course: Course,
+    lattice: Lattice | None,
+    legs: Legs,
+    key: PRNGKeyArray,
+    start: Float[Array, " d+k"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Total variation between the deployed mixture and a finer one, and its standard error."""
     dim = legs.ansatz.source.sde.dim
-    coarse = nodes(most, dim)
-    tables = (coarse, noise(1, _FINER * len(coarse), most, dim))
-    deployed, finer = (beginnings(legs, start, table) for table in tables)
+    coarse = nodes(course.most, dim)
+    finer = walked(legs, start, rows_of_noise(1, _FINER * len(coarse), course.most, dim))
+    deployed = walked(legs, start, coarse) if lattice is None else weighed(lattice, legs, start)
     pick_key, last_key = jr.split(key)
-    picked = finer[jr.randint(pick_key, (_DRAWS,), 0, len(finer))]
+    picked = finer.points[jr.randint(pick_key, (_DRAWS,), 0, len(finer.points))]
     last = jr.normal(last_key, (_DRAWS, dim))
 
     def difference(rows: tuple[Array, Array]) -> Float[Array, ""]:
         begin, end = rows
         y = legs.ansatz.from_noise(end, legs.length, begin)
         # Half of the absolute difference has the same mean, but not these bounds, 0 and 1.
-        return jnp.maximum(-jnp.expm1(log_mean(legs, y, deployed) - log_mean(legs, y, finer)), 0.0)
+        gap = log_mixture(legs, y, deployed) - log_mixture(legs, y, finer)
+        return jnp.maximum(-jnp.expm1(gap), 0.0)
 
     sizes = jax.lax.map(difference, (picked, last))
     return jnp.mean(sizes), jnp.std(sizes, ddof=1) / jnp.sqrt(_DRAWS)

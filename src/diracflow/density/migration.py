@@ -108,6 +108,11 @@ def _from_9(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
     return _with_settings(header, legs=1), arrays
 
 
+def _from_10(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Later legs were walked to; so they are where a file has no lattice."""
+    return header, arrays
+
+
 STEPS: dict[int, Step] = {
     1: _from_1,
     2: _from_2,
@@ -118,6 +123,7 @@ STEPS: dict[int, Step] = {
     7: _from_7,
     8: _from_8,
     9: _from_9,
+    10: _from_10,
 }
 
 

@@ -15,7 +15,7 @@ from ..certify.certificate import Certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.arguments import checked_count, checked_key, checked_point
-from ..problem.broadcast import map_points
+from ..problem.broadcast import CHUNK, map_points
 from ..problem.chart import Chart, plain_chart, start_coordinates
 from ..problem.domains import AbstractDomain
 from ..problem.given import Scope
@@ -23,15 +23,27 @@ from ..problem.laws import AbstractLaw
 from ..problem.parameters import Bounds, Params
 from ..problem.resident import asked
 from ..problem.sde import SDE
-from ..problem.transition import AbstractTransitionDensity, checked_query
+from ..problem.transition import AbstractTransitionDensity, LastLeg, checked_query
 from ..source.transition import SourceDensity
 from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .extension import extended_facts
 from .facts import Facts
 from .guard import OUTSIDE, guard
+from .lattice import Lattice, weighed
+from .lattice_points import lattice_for
 from .leg_certificate import certificate_over_legs
-from .legs import ROUNDING, Legs, count_of, log_mixture, nodes, walk
+from .legs import (
+    ROUNDING,
+    Beginnings,
+    Course,
+    Legs,
+    divided,
+    log_mixture,
+    nodes,
+    walk,
+    walked,
+)
 
 
 class TransitionDensity(AbstractTransitionDensity):
@@ -49,6 +61,7 @@ class TransitionDensity(AbstractTransitionDensity):
     trajectory: Trajectory
     scope: Scope  # of states
     chart: Chart
+    lattice: Lattice | None  # of later legs, in the coordinates of the chart
     facts: Facts = eqx.field(static=True)
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
@@ -65,11 +78,12 @@ class TransitionDensity(AbstractTransitionDensity):
         chart: Chart | None = None,
         *,
         legs: int | None = None,
+        lattice: Lattice | None = None,
     ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
         self.scope = scope if isinstance(scope, Scope) else Scope(scope)
-        self.trajectory, self.facts = trajectory, facts
+        self.trajectory, self.facts, self.lattice = trajectory, facts, lattice
         self.chart = plain_chart(ansatz.source.sde) if chart is None else chart
         divided = facts.settings.legs or 1
         self.legs = divided if legs is None else legs
@@ -82,6 +96,11 @@ class TransitionDensity(AbstractTransitionDensity):
         self.reach = facts.asked_horizon / divided if finished else reached
         whole = finished and self.legs == divided
         self.horizon = facts.asked_horizon if whole else self.legs * self.reach
+
+    @property
+    def course(self) -> Course:
+        """What was trained, and how times are divided."""
+        return Course(self.ansatz, self.trajectory, self.reach, self.legs)
 
     @property
     def sde(self) -> SDE:
@@ -170,8 +189,8 @@ class TransitionDensity(AbstractTransitionDensity):
                 shapes = f"{time.shape} and {start.shape}"
                 raise ValueError(f"Give one time and one start at least; got shapes {shapes}.")
             start = np.asarray(start_coordinates(self.chart, start))
-        parts = self.ansatz, self.trajectory, self.reach, self.legs
-        return certificate_over_legs(*parts, key, time, start, samples, precision)
+        run = (self.course, self.lattice, key)
+        return certificate_over_legs(*run, time, start, samples, precision)
 
     def coverage(
         self,
@@ -210,7 +229,13 @@ class TransitionDensity(AbstractTransitionDensity):
         paths have gone, which may be rare under the law of starts.
         """
         facts = extended_facts(self, horizon)
-        return TransitionDensity(self.ansatz, self.trajectory, self.scope, facts, self.chart)
+        parts = self.ansatz, self.trajectory, self.scope, facts, self.chart
+        return TransitionDensity(*parts).on_lattice()
+
+    def on_lattice(self) -> "TransitionDensity":
+        """The same density with the lattice of its later legs, if it has these and there is one."""
+        lattice = lattice_for(self.course, self.chart.law(self.scope.law))
+        return self._again(lattice=lattice)
 
     def source_only(self) -> AbstractTransitionDensity:
         """The source without the flow: what one has before learning anything."""
@@ -220,14 +245,11 @@ class TransitionDensity(AbstractTransitionDensity):
         none = np.zeros((0, len(theta)))
         still = Trajectory(self.trajectory.clocks[-1:], theta[None], none, none)
         facts = dataclasses.replace(self.facts, history=(), certificate=(), errors=())
-        return TransitionDensity(self.ansatz, still, self.scope, facts, self.chart)
+        return TransitionDensity(self.ansatz, still, self.scope, facts, self.chart).on_lattice()
 
     def with_facts(self, **changes: Any) -> "TransitionDensity":
         """The same density, knowing more of itself."""
-        facts = dataclasses.replace(self.facts, **changes)
-        return TransitionDensity(
-            self.ansatz, self.trajectory, self.scope, facts, self.chart, legs=self.legs
-        )
+        return self._again(facts=dataclasses.replace(self.facts, **changes))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the density to a file that `diracflow.load` reads."""
@@ -255,10 +277,13 @@ class TransitionDensity(AbstractTransitionDensity):
         self._require_one_leg("The way through the layers", time)
         return _stages(self, time, noise, x0)
 
+    def _again(self, **changes: Any) -> "TransitionDensity":
+        """The same density with some parts changed."""
+        now = {"facts": self.facts, "legs": self.legs, "lattice": self.lattice, **changes}
+        return TransitionDensity(self.ansatz, self.trajectory, self.scope, chart=self.chart, **now)
+
     def _at_time(self, t: Float[Array, ""]) -> Legs:
-        count = jnp.ones((), int) if self.legs == 1 else count_of(t, self.reach, self.legs)
-        length = t if self.legs == 1 else t / count.astype(t.dtype)
-        return Legs(count, length, self.ansatz.at(self.trajectory(length)))
+        return divided(self.course, t)
 
     def _log_prob(
         self, state: Legs, x: Float[Array, " d"], x0: Float[Array, " d+k"]
@@ -276,8 +301,14 @@ class TransitionDensity(AbstractTransitionDensity):
 
         if self.legs == 1:
             return one(y, start)
-        several = lambda y, start: log_mixture(state, y, start, nodes(self.legs, self.dim))
+        several = lambda y, start: log_mixture(state, y, self._beginnings(state, start))
         return jax.lax.cond(state.number == 1, one, several, y, start)
+
+    def _beginnings(self, state: Legs, start: Float[Array, " d+k"]) -> Beginnings:
+        """Where the last leg begins, in the coordinates of the chart."""
+        if self.lattice is None:
+            return walked(state, start, nodes(self.legs, self.dim))
+        return weighed(self.lattice, state, start)
 
     def _from_noise(
         self, state: Legs, noise: Float[Array, " d"], x0: Float[Array, " d+k"]
@@ -293,6 +324,17 @@ class TransitionDensity(AbstractTransitionDensity):
             return self
         # In NumPy: within the user's `jit` known numbers would become part of the trace.
         return _first_leg(self) if np.max(np.asarray(t)) <= self.reach else self
+
+    def _is_composed(self, t: Float[Array, ""]) -> bool:
+        return self.legs > 1 and not isinstance(t, jax.core.Tracer) and bool(t > self.reach)
+
+    def _last_leg(
+        self, t: Float[Array, ""], starts: Float[Array, "n d+k"], noise: Float[Array, "n m"]
+    ) -> LastLeg:
+        if not self._is_composed(t):
+            return LastLeg(self, t, starts)
+        length, begins = _walked_starts(self, t, starts, noise)
+        return LastLeg(_first_leg(self), length, begins)
 
     def _require_one_leg(self, what: str, t: Float[Array, "*batch"]) -> None:
         if self.legs == 1 or isinstance(t, jax.core.Tracer):
@@ -342,6 +384,25 @@ def _of_one_leg(density: TransitionDensity, t: Float[Array, ""]) -> Float[Array,
     if density.legs == 1:
         return t
     return jnp.where(t <= density.reach * (1 + ROUNDING), t, jnp.nan)
+
+
+@eqx.filter_jit
+def _walked_starts(
+    density: TransitionDensity,
+    t: Float[Array, ""],
+    starts: Float[Array, "n d+k"],
+    noise: Float[Array, "n m"],
+) -> tuple[Float[Array, ""], Float[Array, "n d+k"]]:
+    """The length of the last leg, and where it begins for each start and its noise."""
+    state, chart = density._at_time(t), density.chart
+
+    def one(given: tuple[Array, Array]) -> Float[Array, " d+k"]:
+        start, noise = given
+        rows = noise.reshape(density.legs, density.dim)
+        moved = walk(state, rows, chart.start(start), state.number - 1)
+        return start.at[: density.dim].set(chart.from_real(moved[: density.dim]))
+
+    return state.length, jax.lax.map(one, (starts, noise), batch_size=CHUNK)
 
 
 @eqx.filter_jit

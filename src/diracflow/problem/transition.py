@@ -6,7 +6,7 @@ frozen view are the same for all and live here.
 
 import abc
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,6 +31,14 @@ from .sde import SDE
 
 # Made once: every query asks for the domain.
 _LINE = Real()
+
+
+class LastLeg(NamedTuple):
+    """A density, the time that is left, and where it begins, one path from each start."""
+
+    density: "AbstractTransitionDensity"
+    t: Float[Array, ""]
+    starts: Float[Array, "*n d+k"]
 
 
 class AbstractTransitionDensity(eqx.Module):
@@ -214,6 +222,16 @@ class AbstractTransitionDensity(eqx.Module):
     def _for_times(self, t: Float[Array, "*batch"]) -> "AbstractTransitionDensity":
         """What answers a query at these times: this, or something faster that agrees with it."""
         return self
+
+    def _is_composed(self, t: Float[Array, ""]) -> bool:
+        """Whether a time is known to be composed of several legs."""
+        return False
+
+    def _last_leg(
+        self, t: Float[Array, ""], starts: Float[Array, "n d+k"], noise: Float[Array, "n m"]
+    ) -> LastLeg:
+        """What is left of the way once starts have moved, by noise, up to the last of its legs."""
+        return LastLeg(self, t, starts)
 
     def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
         """Raise where the density cannot be sampled."""

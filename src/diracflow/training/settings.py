@@ -57,11 +57,13 @@ class Settings:
         looks at few others, so that parameters grow with the dimension and not with its square.
         `"auto"` takes `"own"` from three dimensions on, unless networks are given the path.
     - `legs`: equal parts of the horizon, of which the flow is trained for the first; longer times
-        are composed of it, as mixtures over where the last leg begins (256 points for two legs,
-        1024 for more), which takes as many evaluations of the flow. Needs coefficients that do not
-        depend on time. By default one leg; where networks are given the path and the drift is not
-        linear, as many as keep a leg from turning paths by more than two radians, at most four, if
-        paths stay where starts are trained for: later legs begin there.
+        are composed of it, as mixtures over where the last leg begins, which takes as many
+        evaluations of the flow as there are points in them: in one and two dimensions those of a
+        lattice, some hundred, else 256 for two legs and 1024 for more. Needs coefficients that do
+        not depend on time. By default one leg; where networks are given the path and the drift is
+        not linear, as many as keep a leg from turning paths by more than a radian, at most twelve
+        (without a lattice two radians and four), if paths stay where starts are trained for: later
+        legs begin there.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
         layer.

@@ -32,6 +32,7 @@ from ..problem.laws import AbstractLaw
 from ..problem.parameters import Params, check_names
 from ..problem.transition import (
     AbstractTransitionDensity,
+    LastLeg,
     checked_query,
     log_probs,
     require_density,
@@ -107,13 +108,14 @@ class PropagatedDraws(AbstractPropagated):
     draws: Float[Array, "n d"]
     t: Float[Array, ""]
     tail: Float[Array, " k"]
+    last: LastLeg  # of paths from the draws
 
     @property
     def starts(self) -> int:
         return len(self.draws)
 
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        return log_probs(self.density, self.t, x, _with_tail(self.draws, self.tail))
+        return log_probs(self.last.density, self.last.t, x, self.last.starts)
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         return self.draws[jr.randint(key, shape, 0, len(self.draws))]
@@ -146,6 +148,31 @@ class PropagatedLaw(AbstractPropagated):
         log_drawn = jnp.logaddexp(log_p0, log_near) - jnp.log(2.0)
         log_terms = jnp.where(possible, log_rho + log_p0 - log_drawn, -jnp.inf)
         return logsumexp(log_terms, axis=1) - jnp.log(x0.shape[1])
+
+    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        return self.law.sample(key, shape)
+
+
+class PropagatedOverLegs(AbstractPropagated):
+    """Started from a law, over a time of several legs: quasi-random paths lead up to the last.
+
+    That one is long enough that many paths lie near every point.
+    """
+
+    density: AbstractTransitionDensity
+    law: AbstractLaw
+    draws: Float[Array, "sets n d"]  # of the law
+    t: Float[Array, ""]
+    tail: Float[Array, " k"]
+    last: LastLeg
+
+    @property
+    def starts(self) -> int:
+        return self.draws.shape[0] * self.draws.shape[1]
+
+    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
+        log_rho = log_probs(self.last.density, self.last.t, x, self.last.starts)
+        return logsumexp(log_rho, axis=1) - jnp.log(log_rho.shape[1])
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         return self.law.sample(key, shape)
@@ -197,8 +224,11 @@ def propagate(
         raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
     checked_point("draws", array, density.dim, finite=True)
     time, starts = checked_query(density, t, params, start_time=start_time, x0=array)
-    tail = starts[0, density.dim :]
-    return PropagatedDraws(density=density, draws=array, t=time, tail=tail)
+    density, tail = density._for_times(time), starts[0, density.dim :]
+    # Independent, whatever the order of the draws.
+    noise = jr.normal(jr.key(0), (len(starts), density.noise_dim))
+    last = density._last_leg(time, starts, noise)
+    return PropagatedDraws(density=density, draws=array, t=time, tail=tail, last=last)
 
 
 def _from_law(
@@ -208,7 +238,7 @@ def _from_law(
     params: Params | None,
     start_time: float | None,
     count: int,
-) -> PropagatedLaw:
+) -> PropagatedLaw | PropagatedOverLegs:
     count = checked_count("draws", count)
     # Of the law, and as many near the point. Sobol sets are balanced at powers of two.
     each = 2 ** int(np.ceil(np.log2(max(1, count / (2 * _SETS)))))
@@ -216,8 +246,24 @@ def _from_law(
     first, second = np.split(cubes, 2, axis=-1)
     draws, noise = law.transport(first), ndtri(second)
     time, starts = checked_query(density, t, params, start_time=start_time, x0=draws)
-    tail = starts[0, 0, density.dim :]
-    return PropagatedLaw(density=density, law=law, draws=draws, noise=noise, t=time, tail=tail)
+    density, tail = density._for_times(time), starts[0, 0, density.dim :]
+    common: dict[str, Any] = {"density": density, "law": law, "t": time, "tail": tail}
+    if density._is_composed(time):
+        return _over_legs(common, each)
+    return PropagatedLaw(draws=draws, noise=noise, **common)
+
+
+def _over_legs(common: dict[str, Any], each: int) -> PropagatedOverLegs:
+    """Paths up to the last leg; as many as there would be starts in all, none of them near."""
+    density, law, time, tail = (common[name] for name in ("density", "law", "t", "tail"))
+    # Starts and noise are columns of one set: two sets would repeat each other.
+    columns = density.dim + density.noise_dim
+    cubes = np.stack([sobol(jr.key(i), 2 * each, columns) for i in range(_SETS)])
+    draws, noise = law.transport(cubes[..., : density.dim]), ndtri(cubes[..., density.dim :])
+    given = _with_tail(draws, tail)
+    parts = [density._last_leg(time, *rows) for rows in zip(given, noise, strict=True)]
+    last = parts[0]._replace(starts=jnp.stack([part.starts for part in parts]))
+    return PropagatedOverLegs(draws=draws, last=last, **common)
 
 
 def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Array, "*n d+k"]:

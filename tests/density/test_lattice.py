@@ -1,0 +1,209 @@
+"""Times whose legs meet in the points of a lattice.
+
+Most tests take linear equations, whose source is exact and whose flow rests: then a density over
+legs differs from the exact one by the sum over the lattice alone.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.density import lattice_points
+from diracflow.density.arrays import lattice_arrays, lattice_of
+from diracflow.density.lattice import Lattice
+from diracflow.density.lattice_points import _around, powers
+from diracflow.problem.given import scope
+from diracflow.training.legs import meets_in_lattice
+from file_mutations import signed, unpacked
+from helpers import still_density
+
+LINE = dataclasses.replace(
+    df.models.ornstein_uhlenbeck(1, rate=0.8, level=0.3, noise=0.6), horizon=6.0
+)
+PLANE = dataclasses.replace(
+    df.models.ornstein_uhlenbeck(2, rate=[0.5, 0.9], level=0.1, noise=0.6), horizon=4.0
+)
+X0 = jnp.array([1.2])
+GRID = np.linspace(-4.0, 4.0, 801)[:, None]
+
+
+@pytest.fixture(scope="module")
+def line():
+    """Five legs of 1.2 each."""
+    return still_density(LINE, legs=5).on_lattice()
+
+
+@pytest.fixture(scope="module")
+def plane():
+    return still_density(PLANE, legs=4).on_lattice()
+
+
+def total_variation(density, exact, t, x0):
+    p, q = (np.asarray(law.prob(GRID, t, x0)) for law in (density, exact))
+    return 0.5 * np.sum(np.abs(p - q)) * (GRID[1, 0] - GRID[0, 0])
+
+
+@pytest.mark.parametrize("t", [1.3, 2.4, 3.0, 4.7, 6.0])  # two to five legs
+def test_on_a_line_sums_are_nearly_exact(line, t):
+    # Spacings of 1.25 standard deviations, 7e-6. Just above one leg the integrand, a product of two
+    # densities after half of it, is narrower than either: 0.7 standard deviations, 4e-3 at worst
+    # and in the mean over points a tenth of that.
+    assert total_variation(line, LINE.exact, t, X0) < (4e-4 if t < 2 else 1e-5)
+
+
+@pytest.mark.parametrize("t", [1.1, 2.7, 4.0])
+def test_in_the_plane_sums_are_nearly_exact(plane, t, getkey):
+    x0 = jnp.array([1.0, -0.6])
+    x = PLANE.exact.sample(getkey(), t, x0, (256,))
+    ratios = np.exp(plane.log_prob(x, t, x0) - PLANE.exact.log_prob(x, t, x0))
+    # Half the mean distance from one is the total variation. Points around a thousand paths hold
+    # all but some ten thousandths of the mass.
+    assert 0.5 * np.mean(np.abs(ratios - 1)) < 1e-3
+
+
+@pytest.mark.slow
+def test_sums_converge_faster_than_any_power(monkeypatch):
+    errors = []
+    for spacing in (1.0, 1.4):
+        monkeypatch.setattr(lattice_points, "_SPACING", spacing)
+        density = still_density(LINE, legs=2).on_lattice()
+        # A hair more than a leg: both halves are as short as they get.
+        errors.append(total_variation(density, LINE.exact, 3.0001, X0))
+    # The exponent is about 17 over the square of the spacing: a factor of 3000, where one of the
+    # spacing's tenth power would be 29.
+    assert errors[0] < errors[1] / 300
+
+
+def test_mass_is_one_whatever_the_lattice(line):
+    moves = np.random.default_rng(0).dirichlet(np.ones(5), size=5)
+    density = line._again(lattice=Lattice(line.lattice.points[:5], powers(moves, line.legs)))
+    mass = np.sum(np.asarray(density.prob(GRID, 5.5, X0))) * (GRID[1, 0] - GRID[0, 0])
+    assert mass == pytest.approx(1.0, abs=1e-8)
+
+
+def test_powers_reach_every_number_of_legs():
+    rng = np.random.default_rng(0)
+    moves = rng.dirichlet(np.ones(6), size=6)
+    for legs in (2, 3, 4, 5, 9, 10):
+        found, weights = powers(moves, legs), np.eye(6)[0]
+        for bit, power in enumerate(found):
+            if ((legs - 2) >> bit) & 1:
+                weights = weights @ power
+        expected = np.eye(6)[0] @ np.linalg.matrix_power(moves, legs - 2)
+        np.testing.assert_allclose(weights, expected, atol=1e-14)
+
+
+def test_derivatives_are_those_of_the_values(line):
+    x, t = jnp.array([0.6]), jnp.array(4.1)
+    slopes = jax.grad(line.log_prob, (0, 1, 2))(x, t, X0)
+    h = 1e-5
+    for index, slope in enumerate(slopes):
+        up, down = ([x, t, X0] for _ in range(2))
+        up[index], down[index] = up[index] + h, down[index] - h
+        difference = (line.log_prob(*up) - line.log_prob(*down)) / (2 * h)
+        # Second-order differences: 1e-10 and rounding of 1e-16 / 1e-5.
+        np.testing.assert_allclose(jnp.ravel(slope), difference, rtol=1e-6, atol=1e-8)
+
+
+def test_traced_times_find_their_legs(line):
+    x, t = jnp.array([0.4]), jnp.array([0.7, 2.0, 5.0])
+    known = [line.log_prob(x, s, X0) for s in t]
+    np.testing.assert_allclose(jax.jit(line.log_prob)(x, t, X0), known, rtol=1e-12)
+
+
+def test_far_from_all_paths_values_stay_finite(line):
+    x = jnp.array([[-30.0], [30.0]])
+    assert np.all(np.isfinite(line.log_prob(x, 5.0, X0)))
+    assert np.all(np.isfinite(line.score(x, 5.0, X0)))
+
+
+def test_single_precision_loses_rounding_only(line):
+    x = GRID[::50]
+    with jax.enable_x64(False):
+        single = np.asarray(line.log_prob(x, 5.0, X0))
+    assert single.dtype == np.float32
+    # Exponents of up to a hundred at 6e-8, in sums of some dozen terms.
+    np.testing.assert_allclose(single, line.log_prob(x, 5.0, X0), atol=1e-4, rtol=1e-4)
+
+
+def test_the_bound_holds_over_a_lattice(line, getkey):
+    found = line.certificate(getkey(), np.array([2.0, 6.0]), X0, samples=16)
+    for i, t in enumerate((2.0, 6.0)):
+        distance = total_variation(line, LINE.exact, t, X0)
+        assert distance <= found.bound[i] + 5 * found.stderr[i] + 1e-12
+    assert np.all(found.bound < 0.02)
+
+
+def test_lattices_are_for_the_plane_and_single_equations():
+    solid, family = df.models.ornstein_uhlenbeck(3), df.models.cir_family()
+    assert meets_in_lattice(PLANE.sde, PLANE.starts)
+    assert not meets_in_lattice(solid.sde, solid.starts)
+    assert not meets_in_lattice(
+        family.sde, scope(family.sde, family.starts, family.params, None).law
+    )
+
+
+def test_points_surround_paths_and_are_not_too_many():
+    visited = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    points, spacing = _around(visited, np.array([0.2, 0.1]))
+    np.testing.assert_array_equal(spacing, [0.2, 0.1])
+    steps = np.max(np.abs(visited[:, None] - points) / spacing, axis=-1)
+    assert np.all(np.sum(steps <= 0.5 + 1e-9, axis=1) == 1)  # each path is in one cell
+    # Too fine by little: coarser. By much: none.
+    points, spacing = _around(visited, np.array([0.04, 0.04]))
+    assert len(points) <= 1536
+    assert 0.04 < spacing[0] == spacing[1] < 0.04 * 1.6
+    assert _around(visited, np.array([0.01, 0.01])) is None
+
+
+def test_lattices_that_lose_mass_are_not_used(line, monkeypatch):
+    monkeypatch.setattr(lattice_points, "_LOST", 0.0)
+    assert line.on_lattice().lattice is None
+    # Then legs are walked, to the same density up to quadrature.
+    values = line._again(lattice=None).log_prob(GRID[400:600:40], 2.0, X0)
+    np.testing.assert_allclose(values, line.log_prob(GRID[400:600:40], 2.0, X0), atol=0.05)
+
+
+def test_files_keep_lattices(line, tmp_path):
+    line.save(tmp_path / "model.dflow")
+    again = df.load(tmp_path / "model.dflow")
+    values = line.log_prob(GRID[::100], 5.4, X0)
+    np.testing.assert_array_equal(again.log_prob(GRID[::100], 5.4, X0), values)
+    # Two legs need no moves.
+    still = Lattice(line.lattice.points, powers(line.lattice.moves[0], 2))
+    short = lattice_of(lattice_arrays(still), 2)
+    np.testing.assert_array_equal(short.points, line.lattice.points)
+    assert short.moves.shape == (0, 18, 18)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda a: a | {"lattice_points": a["lattice_points"][1:]}, "`lattice_moves` must have"),
+        (lambda a: a | {"lattice_moves": 2 * a["lattice_moves"]}, "must be probabilities"),
+        (lambda a: a | {"lattice_moves": a["lattice_moves"] * np.nan}, "must be finite"),
+        (lambda a: a | {"lattice_points": a["lattice_points"][:, :0]}, "`lattice_points` must"),
+        (lambda a: {n: v for n, v in a.items() if n != "lattice_moves"}, "its arrays must be"),
+    ],
+)
+def test_wrong_lattices_are_refused(line, tmp_path, change, message):
+    path = tmp_path / "model.dflow"
+    line.save(path)
+    header, arrays = unpacked(path.read_bytes())
+    path.write_bytes(signed(header, change(arrays)))
+    with pytest.raises(df.ModelFileError, match=message):
+        df.load(path)
+
+
+def test_densities_of_one_leg_have_no_lattice(line, tmp_path):
+    path = tmp_path / "model.dflow"
+    still_density(LINE).save(path)
+    header, arrays = unpacked(path.read_bytes())
+    lattice = {"lattice_points": np.zeros((1, 1)), "lattice_moves": np.zeros((0, 1, 1))}
+    path.write_bytes(signed(header, arrays | lattice))
+    with pytest.raises(df.ModelFileError, match="of several legs only"):
+        df.load(path)
