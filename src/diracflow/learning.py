@@ -17,6 +17,7 @@ from .checkpoint.environment import versions
 from .checkpoint.identity import identity
 from .checkpoint.keeper import NoKeeper, keeper_in
 from .density.card import certificate_table
+from .density.extension import extension_text
 from .density.facts import Facts
 from .density.guard import outside_starts
 from .density.transition import TransitionDensity
@@ -42,7 +43,7 @@ from .training.diagnosis import diagnosis
 from .training.explicit_loop import ExplicitLoop
 from .training.explosion import explodes
 from .training.history import Record
-from .training.legs import leg_length, legs_text, settled_legs
+from .training.legs import MOST_WALKED, leg_length, legs_text, settled_legs
 from .training.loop import TimeLoop
 from .training.memory import fitting_layout, memory_text, predicted_memory, require_memory
 from .training.progress import Progress, progress_for
@@ -64,6 +65,7 @@ class TrainingFailed(RuntimeError):
         super().__init__(
             f"{self.status.name} at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
             f"{self.status.value} What was learned is in the exception's `density`."
+            f"{extension_text(density)}"
         )
 
 
@@ -192,6 +194,7 @@ def learn(
             memory=memory,
         )
         density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart).on_lattice()
+        _tell_of_walks(density)
         if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
             table = keeper.certificate or certificate_table(density, key)
             keeper.finish(table)
@@ -240,6 +243,18 @@ def _run(
     return status
 
 
+def _tell_of_walks(density: TransitionDensity) -> None:
+    """Warn where many legs were taken for a lattice that would not suffice."""
+    if density.lattice is not None or density.legs <= MOST_WALKED or density.horizon == 0:
+        return
+    warnings.warn(
+        f"The {density.legs} legs of this density would meet in too many points of a lattice: its "
+        "noise is small beside where paths go. They are walked by quasi-random noise instead, "
+        f"which is less accurate; see the certificate, or learn it with `legs={MOST_WALKED}`.",
+        stacklevel=3,
+    )
+
+
 def _delivered(density: TransitionDensity) -> TransitionDensity:
     status = density.status
     if status.failed:
@@ -248,7 +263,8 @@ def _delivered(density: TransitionDensity) -> TransitionDensity:
         cause = diagnosis(density.facts.history)
         warnings.warn(
             f"Training stopped at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
-            f"{status.value} What held it up looks like {cause.name}: {cause.value}",
+            f"{status.value} What held it up looks like {cause.name}: {cause.value}"
+            f"{extension_text(density)}",
             stacklevel=3,
         )
     return density

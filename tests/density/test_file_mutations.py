@@ -70,8 +70,12 @@ CASES = {
     "an unknown law": ({"starts": {"law": "os.system"}}, "starts.law"),
     "an unknown status": ({"status": "GREAT"}, "status"),
     "a text for a number": ({"horizon": "0.5"}, "horizon"),
-    "a horizon beyond the path": ({"horizon": 2.0, "asked_horizon": 2.0}, "clocks"),
+    "a horizon beyond the path": (
+        {"horizon": 2.0, "asked_horizon": 2.0, "leg": 2.0},
+        "clocks",
+    ),
     "a horizon beyond the one asked for": ({"horizon": 1.0}, "asked_horizon"),
+    "a leg that is no part of it": ({"leg": 1e-3}, "`leg` must be one of"),
     "another width": ({"settings": {"hidden": 5}}, "parameters; the file holds"),
     "half a number of layers": ({"settings": {"layers": 3}}, "even"),
     "starts elsewhere": ({"starts": {"mean": [100.0, 100.0]}}, "probe_x"),

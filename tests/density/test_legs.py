@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 import diracflow as df
+from diracflow.density.extension import extension_text
 from diracflow.density.legs import count_of, divided, log_mixture, rows_of_noise, walked
 from diracflow.training.trajectory import Trajectory
 from helpers import stepped_density, still_density
@@ -225,3 +226,18 @@ def test_what_cannot_be_extended_says_why(line):
     model = df.models.Model("pushed", pushed, df.Normal(0.0, 1.0).expand(1), 1.0, None)
     with pytest.raises(ValueError, match="do not depend on time.*Learn it again"):
         still_density(model).extended(2.0)
+
+
+def test_trainings_that_stopped_short_say_what_can_be_composed(tmp_path):
+    density = stepped_density(LINE)
+    short = density.with_facts(status=df.Status.TIME_LIMIT, asked_horizon=1.2, leg=0.5)
+    assert "`extended(1.2)`" in extension_text(short)
+    longer = short.extended(1.2)
+    assert longer.horizon == longer.facts.asked_horizon == pytest.approx(1.5)
+    longer.save(tmp_path / "model.dflow")
+    again = df.load(tmp_path / "model.dflow")
+    values = longer.log_prob(GRID[::100], 1.4, X0)
+    np.testing.assert_array_equal(again.log_prob(GRID[::100], 1.4, X0), values)
+    # Not where nothing may be there, or where that takes too many legs.
+    for facts in ({"status": df.Status.EXPLODING}, {"asked_horizon": 100.0}):
+        assert extension_text(short.with_facts(**facts)) == ""

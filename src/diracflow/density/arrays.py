@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..storage.refusal import DataFileError
+from ..training.legs import PLANE
 from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .lattice import Lattice
-from .lattice_points import powers
+from .lattice_points import MOST_POINTS, powers
 
 PATH = ("clocks", "thetas", "first", "last")
 PROBES = ("probe_tau", "probe_x", "probe_drift", "probe_diffusion")
@@ -22,7 +23,8 @@ LATTICE = ("lattice_points", "lattice_moves")
 # Parameters start at order one and move by less; products of larger ones overflow.
 _LARGEST = 1e6
 _MOST_PROBES = 1000
-_MOST_POINTS = 4096
+# The squares of larger ones overflow.
+_FURTHEST = 1e100
 # Rows of probabilities sum to one, but for rounding.
 _UNIT = 1e-9
 # Squares of clocks are times, but for rounding.
@@ -140,17 +142,19 @@ def _check_times(header: dict[str, Any], arrays: Arrays) -> None:
 def _check_lattice(header: dict[str, Any], arrays: Arrays) -> None:
     points, moves = (arrays[name] for name in LATTICE)
     dim, legs = header["sde"]["dim"], header["settings"]["legs"]
+    single = not header["params"] and header["start_time"] is not None
     count = len(points) if points.ndim == 2 else 0
-    if legs == 1 or not 0 < count <= _MOST_POINTS:
+    if legs == 1 or dim > PLANE or not single or not 0 < count <= MOST_POINTS:
         raise DataFileError(
-            f"lattices have 1 to {_MOST_POINTS} points, and densities of several legs only; got "
-            f"{legs} legs and points of shape {points.shape}."
+            f"lattices have 1 to {MOST_POINTS} points in one or two dimensions, for densities of "
+            "several legs without parameters or laws of start times; got points of shape "
+            f"{points.shape} for {legs} legs in {dim} dimensions."
         )
     shapes = (count, dim), (int(legs > 2), count, count)
     for name, array, shape in zip(LATTICE, (points, moves), shapes, strict=True):
         if array.shape != shape:
             raise DataFileError(f"`{name}` must have shape {shape}; got {array.shape}.")
-        if not np.all(np.isfinite(array)):
-            raise DataFileError(f"`{name}` must be finite.")
+        if not np.all(np.abs(array) <= _FURTHEST):
+            raise DataFileError(f"`{name}` must be finite, and at most {_FURTHEST:g}.")
     if np.any(moves < 0) or not np.allclose(moves.sum(axis=-1), 1.0, rtol=0, atol=_UNIT):
         raise DataFileError(f"rows of `{LATTICE[1]}` must be probabilities.")

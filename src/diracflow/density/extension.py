@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..problem.arguments import checked_number
-from ..training.legs import is_steady, leg_length
+from ..training.legs import is_steady
 from ..training.settings import MOST_LEGS
+from ..training.status import Status
 from .facts import Facts
 
 if TYPE_CHECKING:
     from .transition import TransitionDensity
+
+# Endings after which there may be no density at later times.
+_NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)
 
 
 def extended_facts(density: "TransitionDensity", horizon: float) -> Facts:
@@ -38,8 +42,23 @@ def extended_facts(density: "TransitionDensity", horizon: float) -> Facts:
             "horizon."
         )
     facts = density.facts
-    leg = leg_length(facts.asked_horizon, facts.settings)
     settings = dataclasses.replace(facts.settings, legs=legs)
     # What is known at the end of the shorter horizon is not known at that of the longer one.
     unknown: dict[str, Any] = {"certificate": (), "errors": ()}
-    return dataclasses.replace(facts, settings=settings, asked_horizon=legs * leg, **unknown)
+    known: dict[str, Any] = {"asked_horizon": legs * reach, "leg": facts.trained_for()}
+    return dataclasses.replace(facts, settings=settings, **known, **unknown)
+
+
+def extension_text(density: "TransitionDensity") -> str:
+    """That what is missing of a training's horizon can be composed of what was learned, if so."""
+    asked = density.facts.asked_horizon
+    if density.horizon == 0 or density.status in _NOTHING_THERE:
+        return ""
+    try:
+        extended_facts(density, asked)
+    except ValueError:
+        return ""
+    return (
+        f" Its `extended({asked:g})` composes the rest of what was learned, at a price for each "
+        "query; ask the `certificate` of that."
+    )

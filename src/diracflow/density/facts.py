@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from ..training.history import Record
+from ..training.legs import leg_length
 from ..training.settings import Settings
 from ..training.status import Status
 
@@ -25,4 +26,9 @@ class Facts:
     certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
     errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
     boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
+    leg: float | None = None  # what the flow was to be trained for, if not by horizon and settings
     memory: float = 0.0  # bytes that the training was predicted to take; files do not hold it
+
+    def trained_for(self) -> float:
+        """The time that the flow was to be trained for."""
+        return leg_length(self.asked_horizon, self.settings) if self.leg is None else self.leg

@@ -24,7 +24,6 @@ from ..storage.refusal import DataFileError, named
 from ..storage.strict_json import parsed
 from ..training.build import build_ansatz
 from ..training.history import Record
-from ..training.legs import leg_length
 from ..training.sizes import parameter_count
 from ..training.status import Status
 from .arrays import (
@@ -124,7 +123,7 @@ def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> Transi
     with jax.enable_x64(True):
         ansatz = build_ansatz(
             *(chart.equation(), chart.law(laws.law), start_time),
-            *(leg_length(header["asked_horizon"], settings), settings, jr.key(0)),
+            *(header["leg"], settings, jr.key(0)),
         )
     compare_marks(marks(ansatz), arrays.get(MARKS))
     facts, lattice = _facts(header), lattice_of(arrays, settings.legs or 1)
@@ -149,6 +148,7 @@ def _facts(header: dict[str, Any]) -> Facts:
         certificate=tuple(header["certificate"]),
         errors=tuple(header["errors"]),
         boundaries=tuple(header["boundaries"]),
+        leg=header["leg"],
     )
 
 

@@ -38,6 +38,7 @@ def described(density: TransitionDensity) -> dict[str, Any]:
         **density.scope.describe(),
         "horizon": density.horizon,
         "asked_horizon": facts.asked_horizon,
+        "leg": facts.trained_for(),
         "preset": facts.preset,
         "settings": _finite_fields(dataclasses.asdict(settings)),
         "why_source": facts.why_source,

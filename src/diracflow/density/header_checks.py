@@ -6,6 +6,7 @@ from an entry before it is known to be of its kind and of a size that can be com
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,14 @@ def _require_agreement(header: dict[str, Any]) -> None:
         raise DataFileError(
             f"`horizon` must be at most `asked_horizon`, {asked:g}, and equal to it if training "
             f"finished; got {reached:g}."
+        )
+    leg, legs = header["leg"], header["settings"]["legs"]
+    # A training that stopped short and was extended had a longer one in view.
+    short = header["status"] != Status.FINISHED.name
+    if not (math.isclose(leg * legs, asked, rel_tol=1e-9) or (short and leg * legs > asked)):
+        raise DataFileError(
+            f"`leg` must be one of {legs} parts of `asked_horizon`, {asked:g}, or longer if "
+            f"training stopped short; got {leg:g}."
         )
 
 
@@ -249,6 +258,7 @@ _ENTRIES: dict[str, Check] = {
     "start_times": _maybe_law,
     "horizon": lambda field: field.number(0),
     "asked_horizon": lambda field: field.number(1e-300),
+    "leg": lambda field: field.number(1e-300),
     "preset": lambda field: field.text(most=100),
     "settings": _settings,
     "why_source": Field.text,

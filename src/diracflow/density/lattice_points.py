@@ -12,59 +12,92 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import ndtr
 
 from ..galerkin.collocation import sobol
+from ..problem.given import furthest
 from ..problem.laws import AbstractLaw
 from ..training.legs import meets_in_lattice
+from .guard import OUTSIDE
 from .lattice import Lattice, log_row
 from .legs import Course, rows_of_noise
 
 # Spacing in widths, of which one in ten is narrower: an error of 7e-6 for a density. A product of
-# two is narrower: just above one leg an Ornstein-Uhlenbeck process is off by 1.4e-4 in total
-# variation, after two whole legs by 5e-7. A lattice may be coarser if it would have too many
-# points, up to an error of 1e-2; what it does to masses decides, see below.
-_SPACING, _NARROW, _COARSEST = 1.25, 0.1, 2.0
-_MOST_POINTS = 1536
-# Points of the lattice are kept within so many spacings of where paths have been.
+# two is narrower: just above one leg it errs by 4e-3 at most, and an Ornstein-Uhlenbeck process is
+# off by 1.4e-4 in total variation, after two whole legs by 5e-7. A lattice may be coarser if it
+# would have too many points, up to an error of 2e-2 for products.
+_SPACING, _NARROW, _COARSEST = 1.25, 0.1, 1.5
+MOST_POINTS = 1536
+# Points of the lattice are kept within so many spacings of where paths have been: from draws of the
+# law, and from starts as far out as are answered without a warning, in some directions and with
+# some noise each. Masses are looked at from other draws.
 _AROUND = 3
-_PATHS, _IMAGES = 1024, 32
-# Share of the mass that may be lost, or counted twice, over the first leg and a whole one.
+_PATHS, _FRESH, _DIRECTIONS, _NOISES, _IMAGES = 1024, 256, 64, 4, 32
+_RADII = (0.7, 0.85, 1.0)
+# Share of the mass that may be lost, or counted twice, over all legs.
 _LOST = 0.01
 
 
-def lattice_for(course: Course, starts: AbstractLaw) -> Lattice | None:
+def lattice_for(course: Course, law: AbstractLaw) -> Lattice | None:
     """The lattice of a density, or nothing where points would be too many or would not suffice.
 
-    `starts` is the law of all that is given, in the coordinates of the ansatz.
+    `law` is that of all that is given, in the coordinates of the ansatz.
     """
     sde = course.ansatz.source.sde
-    if course.most == 1 or not meets_in_lattice(sde, starts):
+    if course.most == 1 or course.reach == 0 or not meets_in_lattice(sde, law):
         return None
     with jax.enable_x64(True):
-        begun = jnp.asarray(starts.transport(sobol(jr.key(0), _PATHS, sde.dim)))
-        visited, widths = map(np.asarray, _pilot(course, begun))
+        draws, fresh = (
+            jnp.asarray(law.transport(sobol(jr.key(seed), count, sde.dim)))
+            for seed, count in ((0, _PATHS), (1, _FRESH))
+        )
+        visited, widths = map(np.asarray, _pilot(course, draws, _far_out(law, sde.dim)))
         if not (np.all(np.isfinite(visited)) and np.all(np.isfinite(widths))):
             return None
-        spacing = _SPACING * np.quantile(widths, _NARROW, axis=0)
-        points = _around(visited, spacing)
-        if points is None:
+        found = _around(visited, _SPACING * np.quantile(widths, _NARROW, axis=0))
+        if found is None:
             return None
-        moves, masses, first = map(np.asarray, _moves(course, jnp.asarray(points[0]), begun))
-    cell = np.prod(points[1])
-    weights = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    lost = np.abs(cell * first.sum(axis=1) - 1).mean() + weights @ np.abs(cell * masses - 1)
-    if not lost <= _LOST:
-        return None
-    return Lattice(points[0], powers(moves, course.most))
+        points, spacing = found
+        moves, masses, first = map(np.asarray, _moves(course, jnp.asarray(points), fresh))
+    cell = np.prod(spacing)
+    lost = _lost(cell * first, moves, cell * masses, course.most)
+    return Lattice(points, powers(moves, course.most)) if lost <= _LOST else None
 
 
 def powers(moves: Float[np.ndarray, "n n"], legs: int) -> Float[np.ndarray, "powers n n"]:
     """The first, second, fourth, ... power, as many as that number of legs takes."""
-    found = []
+    found: list[np.ndarray] = []
     for _ in range(max(legs - 2, 0).bit_length()):
-        found.append(moves)
-        moves = moves @ moves
+        found.append(found[-1] @ found[-1] if found else moves)
     return np.stack(found) if found else np.zeros((0, *moves.shape))
+
+
+def _lost(
+    first: Float[np.ndarray, "m n"],
+    moves: Float[np.ndarray, "n n"],
+    masses: Float[np.ndarray, " n"],
+    legs: int,
+) -> float:
+    """Share of the mass that sums miss or count twice, in the mean over starts, over all legs.
+
+    `first` has the probabilities of points after the first leg, `masses` those of all points after
+    a whole leg, before they were normalised.
+    """
+    lost = np.abs(first.sum(axis=1) - 1).mean()
+    weights = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    for _ in range(legs - 2):
+        lost += weights @ np.abs(masses - 1)
+        weights = weights @ moves
+    return float(lost)
+
+
+def _far_out(law: AbstractLaw, dim: int) -> Float[Array, "n d"]:
+    """Starts at the edge of what is answered without a warning, and on the way there."""
+    turns = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+    ways = np.stack([np.cos(turns), np.sin(turns)], axis=1) if dim == 2 else np.array([[1], [-1]])
+    edge = np.sqrt(furthest(dim, OUTSIDE))
+    rings = np.concatenate([share * edge * ways for share in _RADII])
+    return jnp.asarray(law.transport(ndtr(np.repeat(rings, _NOISES, axis=0))))
 
 
 def _around(
@@ -79,30 +112,36 @@ def _around(
         wide = coarser * spacing
         cells = np.unique(np.rint(visited / wide).astype(np.int64), axis=0)
         cells = np.unique((cells[:, None] + steps).reshape(-1, dim), axis=0)
-        if len(cells) <= _MOST_POINTS:
+        if len(cells) <= MOST_POINTS:
             return cells * wide, wide
-        coarser *= 1.01 * (len(cells) / _MOST_POINTS) ** (1 / dim)
+        coarser *= 1.01 * (len(cells) / MOST_POINTS) ** (1 / dim)
     return None
 
 
 @eqx.filter_jit
 def _pilot(
-    course: Course, starts: Float[Array, "n d"]
-) -> tuple[Float[Array, "m d"], Float[Array, "k d"]]:
-    """Where paths are after legs, and widths of densities after half a leg."""
-    dim, reach = starts.shape[1], jnp.asarray(course.reach)
+    course: Course, draws: Float[Array, "n d"], far_out: Float[Array, "m d"]
+) -> tuple[Float[Array, "k d"], Float[Array, "2n d"]]:
+    """Where paths are after a half and whole legs, and widths of densities after half a leg."""
+    dim, reach = draws.shape[1], jnp.asarray(course.reach)
     whole, half = (course.ansatz.at(course.trajectory(t)) for t in (reach, reach / 2))
+    starts = jnp.concatenate([draws, far_out])
     rows = jr.normal(jr.key(1), (len(starts), course.most - 1, dim))
     images = jnp.asarray(rows_of_noise(0, _IMAGES, 2, dim)[:, 0])
 
-    def visits(start: Array, rows: Array) -> Float[Array, "legs d"]:
-        early = half.from_noise(rows[0], reach / 2, start)
+    def visits(start: Array, rows: Array) -> Float[Array, "legs 2 d"]:
+        """After whole legs, and after a half and whole ones."""
+        both = [
+            ansatz.from_noise(rows[0], length, start)
+            for ansatz, length in ((whole, reach), (half, reach / 2))
+        ]
 
         def move(now: Array, row: Array) -> tuple[Array, Array]:
-            moved = whole.from_noise(row, reach, now)
+            moved = jax.vmap(lambda y: whole.from_noise(row, reach, y))(now)
             return moved, moved
 
-        return jnp.concatenate([early[None], jax.lax.scan(move, start, rows)[1]])
+        first = jnp.stack(both)
+        return jnp.concatenate([first[None], jax.lax.scan(move, first, rows[1:])[1]])
 
     def width(start: Array) -> Float[Array, " d"]:
         ends = jax.vmap(lambda row: half.from_noise(row, reach / 2, start))(images)
@@ -110,7 +149,7 @@ def _pilot(
         return 1 / jnp.sqrt(jnp.diag(precision))
 
     visited = jax.lax.map(lambda row: visits(*row), (starts, rows), batch_size=256)
-    begins = jnp.concatenate([starts, visited[:, -1]])
+    begins = jnp.concatenate([draws, visited[: len(draws), -1, 0]])
     return visited.reshape(-1, dim), jax.lax.map(width, begins, batch_size=64)
 
 

@@ -14,15 +14,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..certify.certificate import Certificate, certificate
+from ..certify.certificate import Certificate, certificate, sums
 from .lattice import Lattice, weighed
 from .legs import Course, Legs, count_of, divided, log_mixture, nodes, rows_of_noise, walk, walked
 
 # Beginnings of later legs over which their bounds are averaged, and by how much fewer samples each
 # of them takes.
 _BEGINNINGS, _FEWER = 32, 32
-# Points of the finer mixture for each of the deployed one, and draws at which the two are compared.
-_FINER, _DRAWS = 16, 128
+# Points of the finer mixture, and draws at which it is compared with the deployed one.
+_FINER, _DRAWS = 2**14, 128
 
 
 def certificate_over_legs(
@@ -36,12 +36,13 @@ def certificate_over_legs(
 ) -> Certificate:
     """`certificate` of a density that is composed of legs, over a lattice or by walking."""
     counts = np.asarray(count_of(jnp.asarray(t), course.reach, course.most))
-    within = np.where(counts > 1, course.reach, t)
     one = (course.ansatz, course.trajectory)
-    found = certificate(*one, key, within, x0, samples, precision)
-    if np.all(counts == 1):
-        return found
-    bound, stderr = map(np.array, found)
+    if np.all(counts > 1):
+        shape = np.broadcast_shapes(t.shape, x0.shape[:-1])
+        bound, stderr = np.zeros(shape), np.zeros(shape)
+    else:
+        within = np.where(counts > 1, course.reach, t)
+        bound, stderr = map(np.array, certificate(*one, key, within, x0, samples, precision))
     counts, times = (np.broadcast_to(values, bound.shape) for values in (counts, t))
     starts = np.broadcast_to(x0, (*bound.shape, x0.shape[-1]))
     for index in np.ndindex(bound.shape):
@@ -81,7 +82,8 @@ def _after(
     first = certificate(*one, first_key, np.asarray(outer), start, samples, precision)
     fewer = max(samples // _FEWER, 2)
     lengths = np.array([course.reach] * (count - 2) + [outer])
-    later = certificate(*one, later_key, lengths, np.asarray(begins), fewer, precision).bound
+    # Bounds above one, from few samples, are averaged before they are cut off.
+    later = sums(*one, later_key, lengths, np.asarray(begins), fewer, precision).bound
     each = later.sum(axis=1)  # legs of one path, which depend on each other
     bound = first.bound + each.mean() + gap
     stderr = np.sqrt(first.stderr**2 + each.var(ddof=1) / len(each) + gap_error**2)
@@ -114,9 +116,11 @@ def _quadrature_gap(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Total variation between the deployed mixture and a finer one, and its standard error."""
     dim = legs.ansatz.source.sde.dim
-    coarse = nodes(course.most, dim)
-    finer = walked(legs, start, rows_of_noise(1, _FINER * len(coarse), course.most, dim))
-    deployed = walked(legs, start, coarse) if lattice is None else weighed(lattice, legs, start)
+    finer = walked(legs, start, rows_of_noise(1, _FINER, course.most, dim))
+    if lattice is None:
+        deployed = walked(legs, start, nodes(course.most, dim))
+    else:
+        deployed = weighed(lattice, legs, start)
     pick_key, last_key = jr.split(key)
     picked = finer.points[jr.randint(pick_key, (_DRAWS,), 0, len(finer.points))]
     last = jr.normal(last_key, (_DRAWS, dim))

@@ -30,8 +30,9 @@ from ..training.trajectory import Trajectory
 
 # Points from which the last leg begins. On van der Pol's oscillator (`quick`, seed 0) at t = 5, in
 # two legs, 64, 256 and 1024 of them led to 1.4e-3, 8.6e-4 and 8.7e-4; in three legs, whose points
-# come from twice as many noises, 256 and 1024 to 2.7e-3 and 6.0e-4.
-_NODES_OF_TWO, _NODES_OF_MORE = 256, 1024
+# come from twice as many noises, 256 and 1024 to 2.7e-3 and 6.0e-4; in five, 1024 to 1.4e-3.
+_NODES_OF_TWO, _NODES_OF_FEW, _NODES_OF_MORE = 256, 1024, 4096
+_FEW = 4
 # Of these, taken at once for each point of a query, so that memory stays bounded; derivatives make
 # again what they need, for the same reason.
 TOGETHER = 64
@@ -68,7 +69,8 @@ class Beginnings(NamedTuple):
 @functools.cache
 def nodes(legs: int, dim: int) -> Float[np.ndarray, "n legs-1 d"]:
     """Noise of all legs but the last, the same for every density."""
-    count = _NODES_OF_TWO if legs == 2 else _NODES_OF_MORE
+    few = _NODES_OF_TWO if legs == 2 else _NODES_OF_FEW
+    count = few if legs <= _FEW else _NODES_OF_MORE
     return rows_of_noise(0, count, legs, dim)
 
 

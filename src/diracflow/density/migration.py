@@ -109,8 +109,11 @@ def _from_9(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
 
 
 def _from_10(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Later legs were walked to; so they are where a file has no lattice."""
-    return header, arrays
+    """Legs were walked, and all alike; three or more are divided otherwise since."""
+    legs = header["settings"]["legs"]
+    # What is known of a density with such legs is known of another one.
+    unknown: dict[str, Any] = {"certificate": [], "errors": []} if legs > 2 else {}
+    return {**header, "leg": header["asked_horizon"] / legs, **unknown}, arrays
 
 
 STEPS: dict[int, Step] = {

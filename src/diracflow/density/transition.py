@@ -15,7 +15,7 @@ from ..certify.certificate import Certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..problem.arguments import checked_count, checked_key, checked_point
-from ..problem.broadcast import CHUNK, map_points
+from ..problem.broadcast import map_points
 from ..problem.chart import Chart, plain_chart, start_coordinates
 from ..problem.domains import AbstractDomain
 from ..problem.given import Scope
@@ -23,13 +23,19 @@ from ..problem.laws import AbstractLaw
 from ..problem.parameters import Bounds, Params
 from ..problem.resident import asked
 from ..problem.sde import SDE
-from ..problem.transition import AbstractTransitionDensity, LastLeg, checked_query
+from ..problem.transition import (
+    AbstractLastLeg,
+    AbstractTransitionDensity,
+    WholeWay,
+    checked_query,
+)
 from ..source.transition import SourceDensity
 from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .extension import extended_facts
 from .facts import Facts
 from .guard import OUTSIDE, guard
+from .last_leg import FromLattice, walked_starts, weighed_points
 from .lattice import Lattice, weighed
 from .lattice_points import lattice_for
 from .leg_certificate import certificate_over_legs
@@ -93,7 +99,7 @@ class TransitionDensity(AbstractTransitionDensity):
         # The square of the last clock may differ from the horizon asked for by rounding.
         finished = facts.status is Status.FINISHED
         reached = float(trajectory.clocks[-1]) ** 2
-        self.reach = facts.asked_horizon / divided if finished else reached
+        self.reach = facts.trained_for() if finished else reached
         whole = finished and self.legs == divided
         self.horizon = facts.asked_horizon if whole else self.legs * self.reach
 
@@ -323,18 +329,27 @@ class TransitionDensity(AbstractTransitionDensity):
         if self.legs == 1 or isinstance(t, jax.core.Tracer) or t.size == 0:
             return self
         # In NumPy: within the user's `jit` known numbers would become part of the trace.
-        return _first_leg(self) if np.max(np.asarray(t)) <= self.reach else self
+        known = np.max(np.asarray(t))
+        return _first_leg(self) if known <= self.reach * (1 + ROUNDING) else self
 
     def _is_composed(self, t: Float[Array, ""]) -> bool:
-        return self.legs > 1 and not isinstance(t, jax.core.Tracer) and bool(t > self.reach)
+        known = self.legs > 1 and not isinstance(t, jax.core.Tracer)
+        return known and bool(t > self.reach * (1 + ROUNDING))
 
     def _last_leg(
-        self, t: Float[Array, ""], starts: Float[Array, "n d+k"], noise: Float[Array, "n m"]
-    ) -> LastLeg:
+        self,
+        t: Float[Array, ""],
+        starts: Float[Array, "groups n d+k"],
+        noise: Float[Array, "groups p m"],
+    ) -> AbstractLastLeg:
         if not self._is_composed(t):
-            return LastLeg(self, t, starts)
-        length, begins = _walked_starts(self, t, starts, noise)
-        return LastLeg(_first_leg(self), length, begins)
+            return WholeWay(self, t, starts)
+        if self.lattice is None:
+            paths = jnp.repeat(starts, noise.shape[1] // starts.shape[1], axis=1)
+            begins = walked_starts(self.course, self.chart, t, paths, noise)
+            return WholeWay(_first_leg(self), *begins)
+        weights = weighed_points(self.course, self.chart, self.lattice, t, starts)
+        return FromLattice(_first_leg(self), *weights)
 
     def _require_one_leg(self, what: str, t: Float[Array, "*batch"]) -> None:
         if self.legs == 1 or isinstance(t, jax.core.Tracer):
@@ -357,7 +372,7 @@ class TransitionDensity(AbstractTransitionDensity):
 
     def _why_horizon(self) -> str:
         longer = "see `density.extended`, which composes longer times of shorter ones."
-        if self.status is Status.FINISHED:
+        if self.status is Status.FINISHED or self.horizon >= self.facts.asked_horizon:
             return f" Learn it again with a longer horizon, or {longer}"
         stopped = f"Training stopped short of {self.facts.asked_horizon:g}: {self.status.value}"
         return f" {stopped} Or {longer}"
@@ -384,25 +399,6 @@ def _of_one_leg(density: TransitionDensity, t: Float[Array, ""]) -> Float[Array,
     if density.legs == 1:
         return t
     return jnp.where(t <= density.reach * (1 + ROUNDING), t, jnp.nan)
-
-
-@eqx.filter_jit
-def _walked_starts(
-    density: TransitionDensity,
-    t: Float[Array, ""],
-    starts: Float[Array, "n d+k"],
-    noise: Float[Array, "n m"],
-) -> tuple[Float[Array, ""], Float[Array, "n d+k"]]:
-    """The length of the last leg, and where it begins for each start and its noise."""
-    state, chart = density._at_time(t), density.chart
-
-    def one(given: tuple[Array, Array]) -> Float[Array, " d+k"]:
-        start, noise = given
-        rows = noise.reshape(density.legs, density.dim)
-        moved = walk(state, rows, chart.start(start), state.number - 1)
-        return start.at[: density.dim].set(chart.from_real(moved[: density.dim]))
-
-    return state.length, jax.lax.map(one, (starts, noise), batch_size=CHUNK)
 
 
 @eqx.filter_jit

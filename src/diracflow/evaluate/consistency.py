@@ -53,10 +53,10 @@ def chapman_kolmogorov(
     checked_count("draws", draws, least=2 * _GROUPS)
     given, began = scalars(density, params), began_at(density, start_time, "start_time")
     checked_one_point("x0", x0, density.dim)
-    if density.legs > 1 and t > density.reach:
+    if density._is_composed(jnp.asarray(t)):
         raise ValueError(
             f"Beyond t={density.reach:g} this density is composed by Chapman and Kolmogorov's "
-            "equation itself, which then tests nothing. Ask within the first leg."
+            "equation itself, which then tests little. Ask within the first leg."
         )
     whole: dict[str, Any] = {"params": given, "start_time": start_time}
     half = {**whole, "start_time": began + t / 2}

@@ -6,13 +6,14 @@ frozen view are the same for all and live here.
 
 import abc
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from .arguments import (
@@ -33,12 +34,17 @@ from .sde import SDE
 _LINE = Real()
 
 
-class LastLeg(NamedTuple):
-    """A density, the time that is left, and where it begins, one path from each start."""
+class AbstractLastLeg(eqx.Module):
+    """What is left of the way for groups of starts, of whose densities means are taken."""
 
-    density: "AbstractTransitionDensity"
-    t: Float[Array, ""]
-    starts: Float[Array, "*n d+k"]
+    @property
+    @abc.abstractmethod
+    def rows(self) -> int:
+        """How many densities are evaluated at each point."""
+
+    @abc.abstractmethod
+    def log_probs(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
+        """Logarithms of the mean densities at one point."""
 
 
 class AbstractTransitionDensity(eqx.Module):
@@ -228,10 +234,16 @@ class AbstractTransitionDensity(eqx.Module):
         return False
 
     def _last_leg(
-        self, t: Float[Array, ""], starts: Float[Array, "n d+k"], noise: Float[Array, "n m"]
-    ) -> LastLeg:
-        """What is left of the way once starts have moved, by noise, up to the last of its legs."""
-        return LastLeg(self, t, starts)
+        self,
+        t: Float[Array, ""],
+        starts: Float[Array, "groups n d+k"],
+        noise: Float[Array, "groups p m"],
+    ) -> AbstractLastLeg:
+        """What is left of the way, once starts have moved up to the last of the legs of a time.
+
+        Where they do so by `noise`, there may be several rows of it for each start.
+        """
+        return WholeWay(self, t, starts)
 
     def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
         """Raise where the density cannot be sampled."""
@@ -245,6 +257,22 @@ class AbstractTransitionDensity(eqx.Module):
     def _why_horizon(self) -> str:
         """Said after an error about a time beyond the horizon."""
         return ""
+
+
+class WholeWay(AbstractLastLeg):
+    """The way from each of the starts, all of them alike."""
+
+    density: AbstractTransitionDensity
+    t: Float[Array, ""]
+    starts: Float[Array, "groups n d+k"]
+
+    @property
+    def rows(self) -> int:
+        return self.starts.shape[0] * self.starts.shape[1]
+
+    def log_probs(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
+        values = log_probs(self.density, self.t, x, self.starts)
+        return logsumexp(values, axis=1) - jnp.log(jnp.asarray(values.shape[1], values.dtype))
 
 
 def checked_query(

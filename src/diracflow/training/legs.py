@@ -30,9 +30,9 @@ from .settings import Settings
 # trained is the flow. Van der Pol's oscillator turns by 5.8 up to t = 5.
 _TURN, _MOST = 1.0, 12
 # The same where they are walked by noise: with more of them that takes more points than there are.
-_WALKED_TURN, _MOST_WALKED = 2.0, 4
+_WALKED_TURN, MOST_WALKED = 2.0, 4
 # The most components for which there are lattices: in three, their points are too many.
-_PLANE = 2
+PLANE = 2
 # Share of paths that may be outside the starts that were trained for when the last leg begins.
 _OUTSIDE = 0.02
 # How far slopes of the drift at different starts must differ, over the horizon. Where they do not,
@@ -71,7 +71,7 @@ def settled_legs(
 
 def meets_in_lattice(sde: SDE, starts: AbstractLaw) -> bool:
     """Whether legs may meet in a lattice: in the plane, if nothing but the start is given."""
-    return sde.dim <= _PLANE and (starts.dim or sde.dim) == sde.dim
+    return sde.dim <= PLANE and (starts.dim or sde.dim) == sde.dim
 
 
 def leg_length(horizon: float, settings: Settings) -> float:
@@ -93,7 +93,7 @@ def _wanted(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: fl
         return 1
     radians = turn(sde, starts, start_time, horizon)
     meets = meets_in_lattice(sde, starts)
-    most_turn, most = (_TURN, _MOST) if meets else (_WALKED_TURN, _MOST_WALKED)
+    most_turn, most = (_TURN, _MOST) if meets else (_WALKED_TURN, MOST_WALKED)
     return min(max(math.ceil(radians / most_turn), 1), most)
 
 

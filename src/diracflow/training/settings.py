@@ -59,11 +59,11 @@ class Settings:
     - `legs`: equal parts of the horizon, of which the flow is trained for the first; longer times
         are composed of it, as mixtures over where the last leg begins, which takes as many
         evaluations of the flow as there are points in them: in one and two dimensions those of a
-        lattice, some hundred, else 256 for two legs and 1024 for more. Needs coefficients that do
-        not depend on time. By default one leg; where networks are given the path and the drift is
-        not linear, as many as keep a leg from turning paths by more than a radian, at most twelve
-        (without a lattice two radians and four), if paths stay where starts are trained for: later
-        legs begin there.
+        lattice, some hundred, if these suffice, else 256 for two legs, 1024 for four and 4096 for
+        more. Needs coefficients that do not depend on time. By default one leg; where networks are
+        given the path and the drift is not linear, as many as keep a leg from turning paths by more
+        than a radian, at most twelve (in more dimensions and for families two radians and four), if
+        paths stay where starts are trained for: later legs begin there.
     - `layers`: number of coupling layers, even.
     - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
         layer.

@@ -31,8 +31,8 @@ from ..problem.arguments import (
 from ..problem.laws import AbstractLaw
 from ..problem.parameters import Params, check_names
 from ..problem.transition import (
+    AbstractLastLeg,
     AbstractTransitionDensity,
-    LastLeg,
     checked_query,
     log_probs,
     require_density,
@@ -43,6 +43,8 @@ from .reversal import reversed_gaussian
 _CHUNK = 2**16
 # Quasi-random sets of starts, scrambled independently: their spread is the standard error.
 _SETS = 8
+# Paths from draws up to the last leg, where time is composed of several.
+_PATHS = 4096
 
 
 class AbstractPropagated(eqx.Module):
@@ -62,6 +64,11 @@ class AbstractPropagated(eqx.Module):
     @abc.abstractmethod
     def starts(self) -> int:
         """How many starts the density at one point is averaged over."""
+
+    @property
+    @abc.abstractmethod
+    def _rows(self) -> int:
+        """How many transition densities are evaluated at one point."""
 
     @abc.abstractmethod
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
@@ -108,14 +115,18 @@ class PropagatedDraws(AbstractPropagated):
     draws: Float[Array, "n d"]
     t: Float[Array, ""]
     tail: Float[Array, " k"]
-    last: LastLeg  # of paths from the draws
+    last: AbstractLastLeg  # of the way from each of the draws
 
     @property
     def starts(self) -> int:
         return len(self.draws)
 
+    @property
+    def _rows(self) -> int:
+        return self.last.rows
+
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        return log_probs(self.last.density, self.last.t, x, self.last.starts)
+        return self.last.log_probs(x)
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         return self.draws[jr.randint(key, shape, 0, len(self.draws))]
@@ -134,6 +145,10 @@ class PropagatedLaw(AbstractPropagated):
     @property
     def starts(self) -> int:
         return 2 * self.noise.shape[0] * self.noise.shape[1]
+
+    @property
+    def _rows(self) -> int:
+        return self.starts
 
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
         spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))
@@ -154,9 +169,9 @@ class PropagatedLaw(AbstractPropagated):
 
 
 class PropagatedOverLegs(AbstractPropagated):
-    """Started from a law, over a time of several legs: quasi-random paths lead up to the last.
+    """Started from a law, over a time of several legs: quasi-random starts are led to the last.
 
-    That one is long enough that many paths lie near every point.
+    That one is long enough that many of them lie near every point.
     """
 
     density: AbstractTransitionDensity
@@ -164,15 +179,18 @@ class PropagatedOverLegs(AbstractPropagated):
     draws: Float[Array, "sets n d"]  # of the law
     t: Float[Array, ""]
     tail: Float[Array, " k"]
-    last: LastLeg
+    last: AbstractLastLeg
 
     @property
     def starts(self) -> int:
         return self.draws.shape[0] * self.draws.shape[1]
 
+    @property
+    def _rows(self) -> int:
+        return self.last.rows
+
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
-        log_rho = log_probs(self.last.density, self.last.t, x, self.last.starts)
-        return logsumexp(log_rho, axis=1) - jnp.log(log_rho.shape[1])
+        return self.last.log_probs(x)
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         return self.law.sample(key, shape)
@@ -225,9 +243,10 @@ def propagate(
     checked_point("draws", array, density.dim, finite=True)
     time, starts = checked_query(density, t, params, start_time=start_time, x0=array)
     density, tail = density._for_times(time), starts[0, density.dim :]
-    # Independent, whatever the order of the draws.
-    noise = jr.normal(jr.key(0), (len(starts), density.noise_dim))
-    last = density._last_leg(time, starts, noise)
+    # Independent, whatever the order of the draws; several for each if these are few.
+    paths = -(-_PATHS // len(starts)) if density._is_composed(time) else 1
+    noise = jr.normal(jr.key(0), (len(starts), paths, density.noise_dim))
+    last = density._last_leg(time, starts[:, None], noise)
     return PropagatedDraws(density=density, draws=array, t=time, tail=tail, last=last)
 
 
@@ -254,15 +273,13 @@ def _from_law(
 
 
 def _over_legs(common: dict[str, Any], each: int) -> PropagatedOverLegs:
-    """Paths up to the last leg; as many as there would be starts in all, none of them near."""
+    """As many starts of the law as there would be in all, none of them near the point."""
     density, law, time, tail = (common[name] for name in ("density", "law", "t", "tail"))
     # Starts and noise are columns of one set: two sets would repeat each other.
     columns = density.dim + density.noise_dim
     cubes = np.stack([sobol(jr.key(i), 2 * each, columns) for i in range(_SETS)])
     draws, noise = law.transport(cubes[..., : density.dim]), ndtri(cubes[..., density.dim :])
-    given = _with_tail(draws, tail)
-    parts = [density._last_leg(time, *rows) for rows in zip(given, noise, strict=True)]
-    last = parts[0]._replace(starts=jnp.stack([part.starts for part in parts]))
+    last = density._last_leg(time, _with_tail(draws, tail), jnp.asarray(noise))
     return PropagatedOverLegs(draws=draws, last=last, **common)
 
 
@@ -281,4 +298,4 @@ def _means(law: AbstractPropagated, x: Float[Array, "m d"]) -> tuple[Array, Arra
         ratios = jnp.exp(parts - log_mean)
         return log_mean, jnp.std(ratios, ddof=1) / jnp.sqrt(len(parts))
 
-    return jax.lax.map(at, x, batch_size=max(1, _CHUNK // law.starts))
+    return jax.lax.map(at, x, batch_size=max(1, _CHUNK // law._rows))
