@@ -6,7 +6,7 @@ and the cause that its records point to is printed beside the one that was put t
 diagnosis looks at: residuals on fresh points and on the velocity's own, and by how many nats the
 source differs from the density. One JSON line for each way and seed.
 
-Run: python benchmarks/bench_diagnosis.py --seeds 0 1
+Run: python benchmarks/bench_diagnosis.py --steps 5000 --limit 75
 """
 
 import argparse
@@ -96,8 +96,8 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=", ".join(WAYS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds for each training")
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--limit", type=float, default=75.0, help="seconds for each training")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     for way in options.ways or WAYS:

@@ -22,6 +22,12 @@ def test_each_cause_has_its_signs(status):
     assert diagnosis([RECORD] * 20 + [bad] * 10) is status
 
 
+def test_far_too_few_points_show_before_much_is_left_over():
+    bad = dataclasses.replace(RECORD, fresh_residual=0.016, residual=3e-7)
+    assert diagnosis([bad] * 10) is Status.TOO_FEW_SAMPLES
+    assert diagnosis([dataclasses.replace(bad, residual=0.004)] * 10) is Status.STIFF
+
+
 def test_one_bad_step_does_not_decide():
     bad = dataclasses.replace(RECORD, fresh_residual=0.9, bound=0.2)
     assert diagnosis([RECORD] * 9 + [bad]) is Status.STIFF

@@ -18,10 +18,12 @@ _RECENT = 10
 _LARGE, _LOST = 0.03, 0.5
 # A bound on the total variation that matters.
 _NOTICEABLE = 0.05
-# By how much fresh residuals exceed those on the velocity's own points when these are too few.
-_FLATTERED = 4.0
-# Nats, root mean square, by which source and density differ when the source is no help. Like the
-# other bounds here it is a judgement: few stalled trainings have been seen.
+# By how much fresh residuals exceed those on the velocity's own points when these are too few; and
+# when they are far too few, which shows before much is left over. In trainings that were spoiled in
+# this way the factor was 7e3 to 4e5, in others 1.1 to 5 (`benchmarks/bench_diagnosis.py`).
+_FLATTERED, _FAR_TOO_FEW, _VISIBLE = 4.0, 100.0, 1e-3
+# Nats, root mean square, by which source and density differ when the source is no help: 110 where
+# Euler's ran away from a double well, 1 in trainings that stalled for other causes.
 _FAR = 6.0
 
 
@@ -42,7 +44,8 @@ def diagnosis(history: Sequence[Record]) -> Status:
         median(getattr(record, name) for record in recent)
         for name in ("fresh_residual", "residual", "source_gap")
     )
-    if fresh > _LARGE and fresh > _FLATTERED * seen:
+    flattered = fresh > _LARGE and fresh > _FLATTERED * seen
+    if flattered or (fresh > _VISIBLE and fresh > _FAR_TOO_FEW * seen):
         return Status.TOO_FEW_SAMPLES
     if gap > _FAR:
         return Status.SOURCE_TOO_FAR
