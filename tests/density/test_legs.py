@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 import diracflow as df
-from diracflow.density.extension import extension_text
+from diracflow.density.extension import extended_facts, extension_text
 from diracflow.density.legs import count_of, divided, log_mixture, rows_of_noise, walked
 from diracflow.training.trajectory import Trajectory
 from helpers import stepped_density, still_density
@@ -64,6 +64,7 @@ def test_two_legs_are_the_exact_density_up_to_quadrature(line):
         assert total_variation(line, LINE.exact, t, X0) < 2e-3
 
 
+@pytest.mark.slow
 def test_quadrature_converges_faster_than_independent_draws(line, getkey):
     t = jnp.array(3.0)
     x = LINE.exact.sample(getkey(), t, X0, (64,))
@@ -153,6 +154,7 @@ def test_known_times_and_whole_densities_within_jit(line):
         np.testing.assert_allclose(traced, value, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_bound_holds_over_legs(line, getkey):
     t = np.array([0.5, 2.0, 3.0])
     found = line.certificate(getkey(), t, X0, samples=16)
@@ -190,12 +192,14 @@ def test_what_is_the_flows_own_is_asked_within_a_leg(line):
         line.stages(np.zeros((3, 1)), 2.0, X0)
 
 
+@pytest.mark.slow
 def test_the_source_alone_has_legs_too(line):
     source = line.source_only()
     # The flow rests at the identity, so the source is the density, here on a lattice.
     assert total_variation(source, LINE.exact, 2.5, X0) < 5e-5
 
 
+@pytest.mark.slow
 def test_files_keep_legs(tmp_path):
     density = stepped_density(LINE, legs=2)
     density.save(tmp_path / "model.dflow")
@@ -227,16 +231,13 @@ def test_what_cannot_be_extended_says_why(line):
         still_density(model).extended(2.0)
 
 
-def test_trainings_that_stopped_short_say_what_can_be_composed(tmp_path):
+def test_trainings_that_stopped_short_say_what_can_be_composed():
     density = stepped_density(LINE)
     short = density.with_facts(status=df.Status.TIME_LIMIT, asked_horizon=1.2, leg=0.5)
     assert "`extended(1.2)`" in extension_text(short)
-    longer = short.extended(1.2)
-    assert longer.horizon == longer.facts.asked_horizon == pytest.approx(1.5)
-    longer.save(tmp_path / "model.dflow")
-    again = df.load(tmp_path / "model.dflow")
-    assert (again.horizon, again.reach, again.facts.leg) == (longer.horizon, 0.5, 0.5)
-    np.testing.assert_array_equal(again.lattice.moves, longer.lattice.moves)
+    facts = extended_facts(short, 1.2)
+    assert (facts.settings.legs, facts.leg) == (3, 0.5)
+    assert facts.asked_horizon == pytest.approx(1.5)
     # Not where nothing may be there, or where that takes too many legs.
-    for facts in ({"status": df.Status.EXPLODING}, {"asked_horizon": 100.0}):
-        assert extension_text(short.with_facts(**facts)) == ""
+    for changed in ({"status": df.Status.EXPLODING}, {"asked_horizon": 100.0}):
+        assert extension_text(short.with_facts(**changed)) == ""

@@ -80,7 +80,13 @@ def test_forcing_vanishes_for_brownian_motion(preset, clock, getkey):
         ("paper", "start"),
     ],
 )
-@pytest.mark.parametrize("model", [df.models.ornstein_uhlenbeck(2), df.models.sheared(4)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(df.models.ornstein_uhlenbeck(2), marks=pytest.mark.slow),
+        df.models.sheared(4),  # whose noise depends on the state
+    ],
+)
 def test_forcing_is_the_defect_of_the_density(preset, context, model, getkey):
     # Neither source is exact. The defect of log P in the state and in time, whatever the
     # coordinates of the flow, and whether or not it moves with the source.
@@ -104,7 +110,7 @@ def test_jacobian_and_forcing_have_mean_zero_under_the_density(preset, getkey):
         assert np.all(np.abs(values.mean(axis=0)) < 6 * standard_error + 1e-12)
 
 
-@pytest.mark.parametrize("preset", ["accurate", pytest.param("paper", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("preset", [pytest.param("accurate", marks=pytest.mark.slow), "paper"])
 def test_start_time_shifts_the_coefficients(preset, getkey):
     # Seen from s, the SDE with coefficients b(t, x) is the one with b(s + t, x) seen from 0.
     late = df.SDE(lambda t, x: jnp.sin(t) * x, lambda t, x: (1 + t) * jnp.eye(2), 2)

@@ -73,6 +73,7 @@ def test_frames_are_differentiable_in_time_and_start(getkey):
     np.testing.assert_allclose(by_start[:, 0], starts, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_expansion_counts_only_where_slopes_agree():
     # tanh parts paths near the origin only: the width grows as noise alone makes it. A linear
     # drift parts them everywhere: the width grows exponentially.
