@@ -120,6 +120,7 @@ def test_a_query_may_mix_times_of_different_legs(line):
     np.testing.assert_allclose(line.log_prob(jnp.array([0.4]), t, X0), each, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_legs_keep_parameters_and_stay_inside_domains(getkey):
     density = stepped_density(df.models.cir_family(), legs=2)
     params = {name: np.mean(ends) for name, ends in density.param_bounds.items()}

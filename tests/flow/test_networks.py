@@ -172,6 +172,7 @@ def test_a_turned_ansatz_is_the_plain_one_of_the_turned_equation(getkey):
     np.testing.assert_allclose(columns @ columns.T, np.eye(3), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_densities_along_separated_axes_survive_files(tmp_path, getkey):
     from helpers import stepped_density
 

@@ -157,6 +157,7 @@ def test_weights_stand_for_repeated_points(getkey):
     np.testing.assert_allclose(weighted.moment, repeated.moment, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_rate_is_the_forcing_and_what_follows_the_path(getkey):
     # In own coordinates, with parameters at rest, the log-ratio of a flow that follows the source
     # moves in time; one that is given the start alone does not.

@@ -14,6 +14,7 @@ def model():
     return df.models.ornstein_uhlenbeck(3)
 
 
+@pytest.mark.slow
 def test_a_linear_equation_needs_no_training(model, getkey):
     density = df.learn(model.sde, model.starts, 1.5, key=jr.key(0), **SMALL)
     assert density.status is df.Status.FINISHED
