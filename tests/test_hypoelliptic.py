@@ -28,6 +28,7 @@ def test_a_linear_oscillator_is_exact_from_the_start_to_the_horizon(oscillator, 
     assert "noise does not enter" in density.facts.why_source
 
 
+@pytest.mark.slow
 def test_its_certificate_is_as_small_as_rounding_from_the_start_on(oscillator, getkey):
     model, density = oscillator
     times, x0 = [1e-4, 0.1, 2.0], np.array([[0.5, -1.0]])

@@ -24,6 +24,7 @@ def judged(request, trained, benes):
     return (trained, benes) if request.param == "benes" else learned_linear()
 
 
+@pytest.mark.slow
 def test_the_residual_is_that_of_the_deployed_density(trained, getkey):
     x0 = 0.5 * jr.normal(getkey(), (20, 2))
     t = trained.horizon * jr.uniform(getkey(), (20,), minval=0.01)
@@ -59,6 +60,7 @@ def test_nothing_to_bound_where_the_source_is_exact(getkey):
     assert density.certificate(getkey(), 1.0, np.zeros(1)).bound < 1e-6
 
 
+@pytest.mark.slow
 def test_a_disturbed_path_is_noticed(trained, benes, getkey):
     rng = np.random.default_rng(0)
     thetas = trained.trajectory.thetas.copy()

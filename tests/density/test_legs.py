@@ -135,6 +135,7 @@ def test_legs_keep_parameters_and_stay_inside_domains(getkey):
     assert draws.mean() == pytest.approx(mean, abs=5 * draws.std() / np.sqrt(2000) + 1e-3)
 
 
+@pytest.mark.slow
 def test_three_legs_of_which_some_are_walked(getkey):
     density = still_density(LINE, legs=3)
     for t in (0.9, 1.6, 2.9):  # one, two and three legs
@@ -170,6 +171,7 @@ def test_the_bound_holds_over_legs(line, getkey):
     assert 1e-6 < found.bound[2] < 0.01
 
 
+@pytest.mark.slow
 def test_the_bound_of_flows_that_err_adds_up(line, getkey):
     # Parameters that go astray by a little.
     theta = np.asarray(line.ansatz.theta)

@@ -153,6 +153,7 @@ def test_unknown_choices_are_named():
         settings_for("quick", basis="x")
 
 
+@pytest.mark.slow
 def test_a_turned_ansatz_is_the_plain_one_of_the_turned_equation(getkey):
     """Along separated axes Beneš's process is that of angle zero: densities, forcings, scores."""
     turned = ansatz_of(df.models.benes(dim=3), basis="separated", networks="own")

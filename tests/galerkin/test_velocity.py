@@ -77,7 +77,7 @@ def test_forcing_vanishes_for_brownian_motion(preset, clock, getkey):
     [
         pytest.param("accurate", "start", marks=pytest.mark.slow),
         ("accurate", "path"),
-        ("paper", "start"),
+        pytest.param("paper", "start", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize(
@@ -126,7 +126,8 @@ def test_start_time_shifts_the_coefficients(preset, getkey):
 
 
 # Networks that follow paths are given the start as well.
-@pytest.mark.parametrize("context", [pytest.param("start", marks=pytest.mark.slow), "path"])
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["start", "path"])
 def test_linearisation_agrees_with_derivatives(context, getkey):
     model = df.models.sheared(2)  # noise that depends on the state, so that every term counts
     ansatz = moved(start_of(model, context=context), getkey())

@@ -18,7 +18,7 @@ def closure(sde, mean, covariance, horizon, start_time=0.0):
     return df.ClosureSource(sde=sde, ensemble=paths, start_time=start_time)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 6])
+@pytest.mark.parametrize("dim", [1, 2, pytest.param(6, marks=pytest.mark.slow)])
 def test_linear_equations_are_exact_however_stiff(dim, getkey):
     rates = np.geomspace(0.1, 20, dim) if dim > 1 else np.array([20.0])
     turn = np.linalg.qr(np.random.default_rng(dim).normal(size=(dim, dim)))[0]
@@ -103,6 +103,7 @@ def test_time_dependent_coefficients_start_where_they_should():
     np.testing.assert_allclose(frame.mean, np.exp(-2.5), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_families_of_wells_start_as_their_euler_steps():
     wells = df.SDE(
         lambda t, x, p: p["depth"] * (x - x**3),

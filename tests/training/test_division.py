@@ -79,6 +79,7 @@ def test_numbers_of_legs_are_checked(legs):
         settings_for("quick", legs=legs)
 
 
+@pytest.mark.slow
 def test_a_training_in_two_legs_reaches_the_horizon():
     sde = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
     settings = {"preset": "quick", "layers": 2, "hidden": 3, "samples": 256, "certify": False}
