@@ -92,6 +92,7 @@ def test_sample_is_fixed_by_its_seed(invoke, tmp_path):
     assert json.loads(invoke("sample", *where, "--json")[1])["x"] != again
 
 
+@pytest.mark.slow
 def test_bridge_leaves_paths_and_a_figure(invoke, tmp_path):
     where = ["--t", "0.7", "--x0", "0.5,-0.2", "--x1", "-0.4,0.1"]
     few = ["--steps", "10", "--paths", "20", "--figure", "fan.png"]

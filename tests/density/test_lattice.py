@@ -56,7 +56,7 @@ def test_on_a_line_sums_are_nearly_exact(line, t):
     assert total_variation(line, LINE.exact, t, X0) < (4e-4 if t < 2 else 1e-5)
 
 
-@pytest.mark.parametrize("t", [1.1, 2.7, 4.0])
+@pytest.mark.parametrize("t", [1.1, pytest.param(2.7, marks=pytest.mark.slow), 4.0])
 def test_in_the_plane_sums_are_nearly_exact(plane, t, getkey):
     x0 = jnp.array([1.0, -0.6])
     x = PLANE.exact.sample(getkey(), t, x0, (256,))
@@ -98,6 +98,7 @@ def test_powers_reach_every_number_of_legs():
         np.testing.assert_allclose(weights, expected, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_the_values(line):
     x, t = jnp.array([0.6]), jnp.array(4.1)
     slopes = jax.grad(line.log_prob, (0, 1, 2))(x, t, X0)

@@ -98,6 +98,7 @@ def test_forcing_is_the_defect_of_the_density(preset, context, model, getkey):
 
 
 @BOTH
+@pytest.mark.slow
 def test_jacobian_and_forcing_have_mean_zero_under_the_density(preset, getkey):
     # E[grad_theta log P] = 0 and E[f] = 0 because mass is conserved; before centring.
     model, n = df.models.benes(), 4096
