@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
@@ -91,3 +93,16 @@ def stepped_density(model, steps=3, **settings):
     history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
     facts = Facts(chosen, "quick", end, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
     return df.TransitionDensity(ansatz, path, laws, facts, chart)
+
+
+def require_derivatives(density, x, t, x0):
+    """That derivatives of the log-density are those of its values, in all arguments."""
+    slopes = jax.grad(density.log_prob, (0, 1, 2))(x, t, x0)
+    h = 1e-5
+    for index, slope in enumerate(slopes):
+        up, down = ([x, t, x0] for _ in range(2))
+        up[index], down[index] = up[index] + h, down[index] - h
+        difference = (density.log_prob(*up) - density.log_prob(*down)) / (2 * h)
+        # Second-order differences: 1e-10 and rounding of 1e-16 / 1e-5.
+        np.testing.assert_allclose(jnp.ravel(slope), difference, rtol=1e-6, atol=1e-8)
+    return slopes

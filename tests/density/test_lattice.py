@@ -20,7 +20,7 @@ from diracflow.density.lattice_points import _around, _lost, powers
 from diracflow.problem.given import scope
 from diracflow.training.legs import meets_in_lattice
 from file_mutations import signed, unpacked
-from helpers import still_density
+from helpers import require_derivatives, still_density
 
 LINE = dataclasses.replace(
     df.models.ornstein_uhlenbeck(1, rate=0.8, level=0.3, noise=0.6), horizon=6.0
@@ -100,15 +100,7 @@ def test_powers_reach_every_number_of_legs():
 
 @pytest.mark.slow
 def test_derivatives_are_those_of_the_values(line):
-    x, t = jnp.array([0.6]), jnp.array(4.1)
-    slopes = jax.grad(line.log_prob, (0, 1, 2))(x, t, X0)
-    h = 1e-5
-    for index, slope in enumerate(slopes):
-        up, down = ([x, t, X0] for _ in range(2))
-        up[index], down[index] = up[index] + h, down[index] - h
-        difference = (line.log_prob(*up) - line.log_prob(*down)) / (2 * h)
-        # Second-order differences: 1e-10 and rounding of 1e-16 / 1e-5.
-        np.testing.assert_allclose(jnp.ravel(slope), difference, rtol=1e-6, atol=1e-8)
+    require_derivatives(line, jnp.array([0.6]), jnp.array(4.1), X0)
 
 
 def test_traced_times_find_their_legs(line):

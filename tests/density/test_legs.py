@@ -18,7 +18,7 @@ import diracflow as df
 from diracflow.density.extension import extended_facts, extension_text
 from diracflow.density.legs import count_of, divided, log_mixture, rows_of_noise, walked
 from diracflow.training.trajectory import Trajectory
-from helpers import stepped_density, still_density
+from helpers import require_derivatives, stepped_density, still_density
 
 LINE = dataclasses.replace(
     df.models.ornstein_uhlenbeck(1, rate=0.8, level=0.3, noise=0.6), horizon=3.0
@@ -101,14 +101,7 @@ def test_samples_walk_all_legs(line, getkey):
 @pytest.mark.slow
 def test_derivatives_are_those_of_the_values(line):
     x, t = jnp.array([0.6]), jnp.array(2.5)
-    slopes = jax.grad(line.log_prob, (0, 1, 2))(x, t, X0)
-    h = 1e-5
-    for index, slope in enumerate(slopes):
-        up, down = ([x, t, X0] for _ in range(2))
-        up[index], down[index] = up[index] + h, down[index] - h
-        difference = (line.log_prob(*up) - line.log_prob(*down)) / (2 * h)
-        # Second-order differences: 1e-10 and rounding of 1e-16 / 1e-5.
-        np.testing.assert_allclose(jnp.ravel(slope), difference, rtol=1e-6, atol=1e-8)
+    slopes = require_derivatives(line, x, t, X0)
     np.testing.assert_allclose(line.score(x, t, X0), slopes[0], rtol=1e-12)
     np.testing.assert_allclose(line.start_score(x, t, X0), slopes[2], rtol=1e-12)
 

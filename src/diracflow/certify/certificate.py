@@ -54,23 +54,9 @@ def certificate(
 ) -> Certificate:
     """The bound for every pair of the broadcast times and starts; arguments have been checked.
 
-    `precision` is that of the arithmetic in which the density is evaluated.
+    `precision` is that of the arithmetic in which the density is evaluated. Bounds may exceed one,
+    by which no two laws differ: they are cut off once those of all legs have been added up.
     """
-    bound, stderr = sums(ansatz, trajectory, key, t, x0, samples, precision)
-    # No two laws differ by more than one.
-    return Certificate(np.minimum(bound, 1.0), stderr)
-
-
-def sums(
-    ansatz: AbstractAnsatz,
-    trajectory: Trajectory,
-    key: PRNGKeyArray,
-    t: Float[np.ndarray, "*batch"],
-    x0: Float[np.ndarray, "*batch d+k"],
-    samples: int,
-    precision: float,
-) -> Certificate:
-    """`certificate` before it is cut off at one."""
     marks, time_index = np.unique(np.sqrt(t), return_inverse=True)
     starts, start_index = np.unique(x0.reshape(-1, x0.shape[-1]), axis=0, return_inverse=True)
     edges = np.unique(np.concatenate([[0.0], trajectory.clocks, marks]))

@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..certify.certificate import Certificate, certificate, sums
+from ..certify.certificate import Certificate, certificate
 from .lattice import Lattice, weighed
 from .legs import Course, Legs, count_of, divided, log_mixture, nodes, rows_of_noise, walk, walked
 
@@ -52,7 +52,8 @@ def certificate_over_legs(
         place = (float(times[index]), int(counts[index]), starts[index])
         after = _after(course, lattice, own_key, place, samples, precision)
         bound[index], stderr[index] = after
-    return Certificate(bound, stderr)
+    # No two laws differ by more than one; noisy bounds are averaged before they are cut off.
+    return Certificate(np.minimum(bound, 1.0), stderr)
 
 
 def _after(
@@ -82,12 +83,11 @@ def _after(
     first = certificate(*one, first_key, np.asarray(outer), start, samples, precision)
     fewer = max(samples // _FEWER, 2)
     lengths = np.array([course.reach] * (count - 2) + [outer])
-    # Bounds above one, from few samples, are averaged before they are cut off.
-    later = sums(*one, later_key, lengths, np.asarray(begins), fewer, precision).bound
+    later = certificate(*one, later_key, lengths, np.asarray(begins), fewer, precision).bound
     each = later.sum(axis=1)  # legs of one path, which depend on each other
     bound = first.bound + each.mean() + gap
     stderr = np.sqrt(first.stderr**2 + each.var(ddof=1) / len(each) + gap_error**2)
-    return Certificate(np.minimum(bound, 1.0), stderr)
+    return Certificate(bound, stderr)
 
 
 _divided = eqx.filter_jit(divided)
