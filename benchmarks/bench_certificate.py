@@ -18,7 +18,7 @@ import numpy as np
 
 import diracflow as df
 from bench_accuracy import case
-from diracflow.density.card import split
+from diracflow.density.summary import split
 
 TIMES, STARTS = 10, 12
 

@@ -22,11 +22,11 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.checkpoint.contents import Contents
-from diracflow.checkpoint.folder import Folder, opened
-from diracflow.checkpoint.identity import Identity
+from diracflow.training.checkpoint_file import Contents
+from diracflow.training.checkpoint_folder import Folder, opened
 from diracflow.training.history import Record
 from diracflow.training.progress import Progress
+from diracflow.training.run_identity import Identity
 from diracflow.training.state import State
 
 # Steps and parameters: Beneš with both presets, a steep double well, and the largest there may be.

@@ -33,7 +33,7 @@ import numpy as np
 
 import diracflow as df
 from bench_accuracy import case as accuracy_case
-from diracflow.density.card import certificate_table
+from diracflow.density.summary import certificate_table
 from diracflow.evaluate.study import study
 
 CASES: dict[str, Callable[[int], df.models.Model]] = {

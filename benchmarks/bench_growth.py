@@ -19,12 +19,13 @@ import jax.random as jr
 
 import diracflow as df
 from diracflow.galerkin.assembly import linearise
-from diracflow.galerkin.collocation import CUBES, draw, place
+from diracflow.galerkin.collocation import draw, place
 from diracflow.galerkin.implicit import system
 from diracflow.galerkin.velocity import velocity
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sampled, sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sampled, sized
+from diracflow.sde.quasi_random import CUBES
 
 REPEATS = 11
 

@@ -33,7 +33,7 @@ def child(mode: str, count: int, number: int, port: int, samples: int, chunk: in
         os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
     import jax
 
-    from diracflow.training.crew import join
+    from diracflow.training.multiprocess import join
 
     jax.config.update("jax_enable_x64", True)
     if mode == "processes" and count > 1:
@@ -42,12 +42,13 @@ def child(mode: str, count: int, number: int, port: int, samples: int, chunk: in
     import jax.random as jr
 
     import diracflow as df
-    from diracflow.galerkin.collocation import CUBES, draw, laid_out, place
+    from diracflow.galerkin.collocation import draw, laid_out, place
     from diracflow.galerkin.devices import Layout, mesh_over
     from diracflow.galerkin.velocity import velocity
-    from diracflow.training.build import build_ansatz
-    from diracflow.training.settings import settings_for
-    from diracflow.training.sizes import sized
+    from diracflow.planning.build_ansatz import build_ansatz
+    from diracflow.planning.settings import settings_for
+    from diracflow.planning.sizes import sized
+    from diracflow.sde.quasi_random import CUBES
 
     model = df.models.benes()
     settings = sized(settings_for("accurate", hidden=HIDDEN), 2)

@@ -26,8 +26,8 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.problem.models import exact_of
-from diracflow.problem.pieces import PIECE
+from diracflow.models.catalogue import exact_of
+from diracflow.transition.batching import PIECE
 
 # Ask a process for one of these.
 PRECISIONS = ("float64", "float32")

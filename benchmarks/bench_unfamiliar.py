@@ -19,7 +19,7 @@ import jax.random as jr
 
 import diracflow as df
 from bench_restoring import Case, grid_errors, learned, summary
-from diracflow.density.card import certificate_table
+from diracflow.density.summary import certificate_table
 from diracflow.evaluate.spectral_grid import SpectralGrid
 
 SHARES = (1 / 6, 1 / 2, 1.0)

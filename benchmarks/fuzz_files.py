@@ -23,7 +23,7 @@ import numpy as np
 
 import diracflow as df
 from diracflow.density.lattice import weighed
-from diracflow.density.legs import divided, log_mixture
+from diracflow.density.subintervals import divided, log_mixture
 from file_mutations import ACCIDENTS, foreign, forged, unpacked
 from helpers import stepped_density
 

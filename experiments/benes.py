@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import diracflow as df
-from diracflow.cli.figures import mixture_draws
-from diracflow.cli.run import run_model
+from diracflow.cli.run_command import run_model
+from diracflow.cli.run_figures import mixture_draws
 
 
 def mixture_error(folder: Path) -> float:

@@ -13,7 +13,7 @@ every pair of layers splits them differently.
 import argparse
 from pathlib import Path
 
-from diracflow.cli.run import run_model
+from diracflow.cli.run_command import run_model
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -8,15 +8,15 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.density.transition import Facts
-from diracflow.problem.chart import chart_for
-from diracflow.problem.given import scope
-from diracflow.problem.laws import AbstractLaw
-from diracflow.training.build import build_ansatz, source_name
+from diracflow.density.learned import Facts
+from diracflow.planning.build_ansatz import build_ansatz, source_name
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
+from diracflow.planning.subinterval_rule import leg_length
+from diracflow.sde.chart import chart_for
+from diracflow.sde.conditioning import scope
+from diracflow.sde.laws import AbstractLaw
 from diracflow.training.history import Record
-from diracflow.training.legs import leg_length
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
 from diracflow.training.trajectory import Trajectory
 
 _RNG = np.random.default_rng(3)

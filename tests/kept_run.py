@@ -47,12 +47,12 @@ def _killed_while_writing(step):
 
 
 if __name__ == "__main__":
-    import diracflow.checkpoint.keeper
+    import diracflow.training.checkpointer
     import diracflow.training.switching_loop
 
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_numpy_rank_promotion", "raise")
     switch_early(_set)
-    diracflow.checkpoint.keeper._SPACING = 0
+    diracflow.training.checkpointer._SPACING = 0
     _killed_while_writing(int(sys.argv[2]))
     learned(checkpoint=sys.argv[1])

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ncx2
 
 import diracflow as df
-from diracflow.problem.given import scope
+from diracflow.sde.conditioning import scope
 
 pytest.importorskip("numpyro")
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "experiments"))

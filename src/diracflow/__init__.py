@@ -1,99 +1,67 @@
 """diracflow: transition densities of diffusion processes, learned from the SDE alone.
 
-The rooms, in the order of the computation; each imports only from those above it:
+The rooms, in the order of the computation. Each imports only from those above it:
 
-- `storage`: files that are written whole and read with suspicion, and locks
-- `problem`: what is solved: the SDE and its domain, laws of the start, built-in models with exact
-    densities, the Fokker--Planck operator
-- `source`: the Gaussian the flow starts from: Euler step, closure with the ensemble's width,
-    moment closure
+- `storage`: atomic writes, locks, data files that are verified when read
+- `sde`: what is solved: SDE, domains, charts, laws, parameters, checks
+- `transition`: the query interface that all densities share: checks, batching, devices
+- `models`: built-in models and their exact densities
+- `equation`: the Fokker--Planck operator and moving frames
+- `source`: the Gaussian that the flow starts from
 - `flow`: how the density is represented: conditioners, layers, flow, ansatz (source + flow)
 - `galerkin`: how parameters move: collocation points, assembly, regularised solve, velocity
-- `training`: the time loop, its settings, progress and statuses
-- `checkpoint`: a training kept in a directory, to go on from there
-- `certify`: what can be said of its error: the residual, and a bound made from it
-- `density`: the trained artefact: `log_prob`, `sample`, `score`; saving and loading
+- `planning`: every automatic choice of a training, with its reason
+- `training`: the time loop, its steps, progress, checkpoints
+- `certify`: the residual, and the error bound computed from it
+- `density`: the learned density, composition in time, model files
 - `learning`: `learn`
-- `uses`: Green's identity, bridges between two points, likelihood, estimation and inference of
-    parameters, particle filter
-- `evaluate`: error measures against exact densities, references where there are none: spectral
-    grids, Kalman filter, marginals of Heston's model
-- `sweep`: many trainings from one file, each a process of its own
-- `view`: figures
-- `explore`: a local page on which one looks at a density
+- `uses`: Green's identity, bridges, likelihood, inference of parameters, particle filter
+- `evaluate`: error measures and reference solutions
+- `sweep`: many trainings described by one file
+- `view`: figures and reports
+- `explore`: a local web page that shows a density
 - `cli`: the command line
 """
 
+import ast
 import importlib
+import pathlib
 from typing import Any
 
-# Imported on first use: `diracflow --help` must not wait for JAX.
-_PUBLIC = {
-    "SDE": ".problem.sde",
-    "Real": ".problem.domains",
-    "Positive": ".problem.domains",
-    "Interval": ".problem.domains",
-    "Normal": ".problem.laws",
-    "Uniform": ".problem.laws",
-    "LogNormal": ".problem.laws",
-    "Product": ".problem.laws",
-    "Mixture": ".problem.mixture",
-    "BoundaryWarning": ".problem.boundaries",
-    "log_density_rate": ".problem.fokker_planck",
-    "AbstractTransitionDensity": ".problem.transition",
-    "query_progress": ".problem.query_progress",
-    "ExactOrnsteinUhlenbeck": ".problem.families",
-    "ExactGeometricBrownian": ".problem.families",
-    "ExactCIR": ".problem.square_root",
-    "ClosureSource": ".source.closure",
-    "MomentSource": ".source.moments",
-    "EulerSource": ".source.euler",
-    "SourceDensity": ".source.transition",
-    "Settings": ".training.settings",
-    "Status": ".training.status",
-    "CheckpointError": ".checkpoint.errors",
-    "CheckpointWarning": ".checkpoint.errors",
-    "TrainingTerminated": ".checkpoint.termination",
-    "ProcessLost": ".training.crew",
-    "limit_threads": ".training.threads",
-    "TransitionDensity": ".density.transition",
-    "OutsideWarning": ".density.guard",
-    "ModelFileError": ".density.files",
-    "load": ".density.files",
-    "learn": ".learning",
-    "TrainingFailed": ".learning",
-    "propagate": ".uses.green",
-    "bridge": ".uses.bridges",
-    "filter": ".uses.filtering",
-    "WeightsVanished": ".uses.weights",
-    "log_likelihood": ".uses.likelihood",
-    "maximum_likelihood": ".uses.estimation",
-    "infer": ".uses.inference",
-    "errors": ".evaluate.errors",
-}
-_ROOMS = {
-    "models": ".problem.models",
-    "view": ".view",
-    "evaluate": ".evaluate",
-    "sweep": ".sweep",
-    "numpyro": ".uses.numpyro_law",
-}
 
-__all__ = [*_PUBLIC, *_ROOMS, "__version__"]  # noqa: PLE0604
+def _public_names() -> dict[str, tuple[str, str]]:
+    """Return the module and the name there of each import in the stub `__init__.pyi`.
+
+    The stub is what type checkers read. It is also the only list of public names.
+    """
+    names = {}
+    for node in ast.parse(pathlib.Path(__file__).with_suffix(".pyi").read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                names[alias.asname or alias.name] = (node.module or "", alias.name)
+    return names
+
+
+_PUBLIC = _public_names()
+
+__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name on first use: `diracflow --help` must not wait for JAX."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("diracflow")
-    if name in _ROOMS:
-        return importlib.import_module(_ROOMS[name], __name__)
-    if name in _PUBLIC:
-        value = getattr(importlib.import_module(_PUBLIC[name], __name__), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'diracflow' has no attribute {name!r}")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'diracflow' has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    home = importlib.import_module(f"{__name__}.{module}".rstrip("."))
+    value = vars(home).get(attribute)
+    if value is None:  # a module
+        value = importlib.import_module(f"{home.__name__}.{attribute}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -13,42 +13,42 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .checkpoint.environment import versions
-from .checkpoint.identity import identity
-from .checkpoint.keeper import NoKeeper, keeper_in
-from .density.card import certificate_table
 from .density.extension import extension_text
-from .density.facts import Facts
 from .density.guard import outside_starts
-from .density.transition import TransitionDensity
+from .density.learned import TransitionDensity
+from .density.provenance import Facts
+from .density.summary import certificate_table
 from .flow.ansatz import AbstractAnsatz, StandardisedAnsatz
 from .galerkin.devices import Layout, checked_chunk, mesh_over
-from .problem.arguments import checked_flag, checked_key
-from .problem.boundaries import BoundaryWarning, boundaries, boundary_message
-from .problem.chart import chart_for
-from .problem.checks import check_coefficients, check_starts, is_degenerate
-from .problem.given import scope
-from .problem.laws import AbstractLaw
-from .problem.sde import SDE
-from .training.bases import settled_basis
-from .training.build import (
+from .planning.basis_rule import settled_basis
+from .planning.build_ansatz import (
     build_ansatz,
     require_fitting_source,
     source_name,
     source_reason,
 )
-from .training.contexts import settled_context
-from .training.crew import Crew, crew_of
+from .planning.context_rule import settled_context
+from .planning.explosion import explodes
+from .planning.memory import fitting_layout, memory_text, predicted_memory, require_memory
+from .planning.settings import Settings, settings_for
+from .planning.sizes import sampled, sized
+from .planning.subinterval_rule import MOST_WALKED, leg_length, legs_text, settled_legs
+from .sde.argument_checks import checked_flag, checked_key
+from .sde.boundaries import BoundaryWarning, boundaries, boundary_message
+from .sde.chart import chart_for
+from .sde.coefficient_checks import check_coefficients, check_starts, is_degenerate
+from .sde.conditioning import scope
+from .sde.laws import AbstractLaw
+from .sde.sde import SDE
+from .training.checkpointer import NoKeeper, keeper_in
 from .training.diagnosis import diagnosis
+from .training.environment import versions
 from .training.explicit_loop import ExplicitLoop
-from .training.explosion import explodes
 from .training.history import Record
-from .training.legs import MOST_WALKED, leg_length, legs_text, settled_legs
 from .training.loop import TimeLoop
-from .training.memory import fitting_layout, memory_text, predicted_memory, require_memory
+from .training.multiprocess import Crew, crew_of
 from .training.progress import Progress, progress_for
-from .training.settings import Settings, settings_for
-from .training.sizes import sampled, sized
+from .training.run_identity import identity
 from .training.status import Status
 from .training.switching_loop import SwitchingLoop
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.density.card import SHARES, certificate_table
+from diracflow.density.summary import SHARES, certificate_table
 
 
 def learned_linear(**changes):

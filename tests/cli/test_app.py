@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from diracflow.cli.run import _bounds, run_model
+from diracflow.cli.run_command import _bounds, run_model
 
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli import app, model, run
+from diracflow.cli import app, inputs
 from diracflow.cli.exits import Exit
 from helpers import still_density
 
@@ -28,11 +28,11 @@ def density():
 def folder(tmp_path, density, monkeypatch):
     """A folder with good and bad files."""
     monkeypatch.chdir(tmp_path)
-    for module in (model, run):
+    for module in (inputs, run):
         monkeypatch.setattr(module, "prepare_jax", lambda: None)
     load = model.load
     known = lambda path, sde: density if str(path) == "m.dflow" else load(path, sde)
-    monkeypatch.setattr(model, "load", known)
+    monkeypatch.setattr(inputs, "load", known)
     for name, text in FILES.items():
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     np.savez(tmp_path / "other.npz", y=np.zeros((2, 2)))
@@ -255,7 +255,7 @@ def test_what_goes_wrong_decides_the_exit_code(error, code, said, call, monkeypa
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr(model, "load", fail)
+    monkeypatch.setattr(inputs, "load", fail)
     found, out, err = call("sample", M, *AT)
     assert (found, out) == (code, "")
     assert said in err
@@ -279,7 +279,7 @@ def test_results_and_talk_do_not_mix(call, density, monkeypatch, folder):
         warnings.warn("a warning", UserWarning, stacklevel=1)
         return load(path, sde)
 
-    monkeypatch.setattr(model, "load", talking)
+    monkeypatch.setattr(inputs, "load", talking)
     where = ("sample", M, "--t", "0.5", "--x0", "0,0", "-n", "2", "--sde", "loud.py:sde")
     code, out, err = call(*where, "--json")
     assert code == Exit.OK

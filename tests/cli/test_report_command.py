@@ -1,7 +1,7 @@
 import pytest
 
-from diracflow.cli.report import write_report
-from diracflow.problem.models import exact_of
+from diracflow.cli.report_command import write_report
+from diracflow.models.catalogue import exact_of
 
 
 @pytest.fixture(scope="module")

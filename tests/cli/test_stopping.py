@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from diracflow.checkpoint.termination import TrainingTerminated
 from diracflow.cli.app import main
+from diracflow.training.termination import TrainingTerminated
 
 OWN = """
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def test_signals_end_in_one_line_and_a_code(stop, code, what, kept, called, tmp_
             (checkpoint / "checkpoint-000004.safetensors").write_text("")
         raise stop
 
-    monkeypatch.setattr("diracflow.cli.learn.learn", learn)
+    monkeypatch.setattr("diracflow.cli.learn_command.learn", learn)
     found, said = called(*LEARN)
     assert found == code
     assert said.count("\n") == 1
@@ -93,7 +93,7 @@ def test_a_stopped_command_is_resumed_to_the_same_file(number, tmp_path):
     whole = [part for part in command if part not in ("--checkpoint", "run")]
     subprocess.run([*whole, "-o", "whole.dflow"], cwd=tmp_path, check=True)
     import diracflow as df
-    from diracflow.cli.problem import named_object
+    from diracflow.cli.user_problem import named_object
 
     sde = named_object(str(tmp_path / "own.py") + ":sde")
     resumed, plain = (df.load(tmp_path / n, sde=sde) for n in ("model.dflow", "whole.dflow"))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli import app, model
-from diracflow.density.transition import Facts
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.cli import app, inputs
+from diracflow.density.learned import Facts
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
 from diracflow.training.trajectory import Trajectory
 
 
@@ -40,8 +40,8 @@ def density(file):
 def invoke(file, density, monkeypatch, tmp_path, capsys):
     """Call a command on the model, which is read once: every reading is compiled for anew."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(model, "prepare_jax", lambda: None)
-    monkeypatch.setattr(model, "load", lambda path, sde: {file: density}[path])
+    monkeypatch.setattr(inputs, "prepare_jax", lambda: None)
+    monkeypatch.setattr(inputs, "load", lambda path, sde: {file: density}[path])
 
     def call(command, *arguments):
         monkeypatch.setattr(sys, "argv", ["diracflow", command, str(file), *arguments])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli.info import info_text
-from diracflow.density.files import read_header
+from diracflow.cli.info_command import info_text
+from diracflow.density.model_file import read_header
 from diracflow.evaluate.errors import errors
 from diracflow.evaluate.simulation import agreement_with_paths
 

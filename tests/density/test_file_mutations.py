@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.density.files import read_header
+from diracflow.density.model_file import read_header
 from file_mutations import ACCIDENTS, FORGERIES, foreign, forged, signed, unpacked
 from helpers import stepped_density
 
@@ -126,7 +126,7 @@ def test_mixed_forgeries_name_the_file(contents, tmp_path):
 LIMITED = """
 import resource, sys
 import diracflow as df
-from diracflow.density.files import read_header
+from diracflow.density.model_file import read_header
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     try:

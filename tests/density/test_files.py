@@ -10,9 +10,9 @@ import pytest
 from safetensors import safe_open
 
 import diracflow as df
-from diracflow.density.files import read_header
 from diracflow.density.header import FORMAT
-from diracflow.problem.model import Model
+from diracflow.density.model_file import read_header
+from diracflow.models.model import Model
 from helpers import stepped_density
 
 X0 = np.array([0.4, -0.3])
@@ -128,7 +128,7 @@ def test_large_files_are_refused_unless_allowed(saved):
 
 def test_another_source_is_noticed(saved, monkeypatch):
     """Moments of the starts are computed again; other ones would make other densities."""
-    monkeypatch.setattr("diracflow.training.build._START_DRAWS", 512)
+    monkeypatch.setattr("diracflow.planning.build_ansatz._START_DRAWS", 512)
     with pytest.raises(df.ModelFileError, match="builds another source"):
         df.load(saved)
 

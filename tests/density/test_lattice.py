@@ -17,8 +17,8 @@ from diracflow.density import lattice_points
 from diracflow.density.arrays import lattice_arrays, lattice_of
 from diracflow.density.lattice import Lattice
 from diracflow.density.lattice_points import _around, _lost, powers
-from diracflow.problem.given import scope
-from diracflow.training.legs import meets_in_lattice
+from diracflow.planning.subinterval_rule import meets_in_lattice
+from diracflow.sde.conditioning import scope
 from file_mutations import signed, unpacked
 from helpers import require_derivatives, still_density
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.density.files import read_header
 from diracflow.density.header import FORMAT
+from diracflow.density.model_file import read_header
 from file_mutations import signed, unpacked
 
 DATA = pathlib.Path(__file__).parents[1] / "data"

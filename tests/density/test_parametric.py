@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.density.files import read_header
+from diracflow.density.model_file import read_header
 from helpers import still_density
 
 FAMILY = df.models.ornstein_uhlenbeck_family()

@@ -9,7 +9,7 @@ from scipy.stats import kstest, ncx2, norm
 import diracflow as df
 from diracflow.evaluate import HestonMarginals, marginals
 from diracflow.evaluate.simulation import euler_maruyama
-from diracflow.problem.chart import Chart
+from diracflow.sde.chart import Chart
 
 LAW = HestonMarginals(rate=2.0, level=0.09, noise=0.3, correlation=-0.6, drift=0.05)
 X0 = np.array([0.1, 0.12])

@@ -8,11 +8,11 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.density.transition import Facts
-from diracflow.problem.given import scope
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.density.learned import Facts
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
+from diracflow.sde.conditioning import scope
 from diracflow.training.trajectory import Trajectory
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.build import build_ansatz
-from diracflow.training.masks import orders
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.masks import orders
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
 
 
 def settings(dim, preset, **changes):

@@ -9,10 +9,10 @@ import pytest
 
 import diracflow as df
 from diracflow.flow.networks import Gaze, OwnNetworks
-from diracflow.training.build import build_ansatz
-from diracflow.training.masks import gaze, orders
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import parameter_count, sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.masks import gaze, orders
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import parameter_count, sized
 
 CHAIN = np.eye(6, k=1) + np.eye(6, k=-1)
 

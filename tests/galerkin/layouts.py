@@ -9,13 +9,14 @@ import numpy as np
 
 import diracflow as df
 from diracflow.galerkin.assembly import linearise
-from diracflow.galerkin.collocation import CUBES, draw, laid_out, place
+from diracflow.galerkin.collocation import draw, laid_out, place
 from diracflow.galerkin.devices import Layout, mesh_over
 from diracflow.galerkin.implicit import factor, iterate, projected_size, system, values_at
 from diracflow.galerkin.velocity import velocity
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
+from diracflow.sde.quasi_random import CUBES
 
 SAMPLES = 77  # two devices do not divide it, nor does a chunk
 

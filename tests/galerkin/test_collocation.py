@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.collocation import CUBES, Points, draw, tempered, widening
+from diracflow.galerkin.collocation import Points, draw, tempered, widening
+from diracflow.sde.quasi_random import CUBES
 
 STARTS = df.Normal([1.0, -2.0], [0.5, 2.0])
 

@@ -13,9 +13,9 @@ import pytest
 import diracflow as df
 from diracflow.galerkin.devices import Layout, checked_chunk, mesh_over
 from diracflow.galerkin.gram import accumulated
-from diracflow.training.memory import CHUNK, fitting_layout, predicted_memory
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.planning.memory import CHUNK, fitting_layout, predicted_memory
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
 
 LAYOUTS = ("two", "two, chunks")
 

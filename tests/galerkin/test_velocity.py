@@ -7,16 +7,17 @@ import pytest
 
 import diracflow as df
 from diracflow.galerkin.assembly import assemble, linearise
-from diracflow.galerkin.collocation import CUBES, Points, draw, place
+from diracflow.galerkin.collocation import Points, draw, place
 from diracflow.galerkin.gram import gram_matrix
 from diracflow.galerkin.implicit import factor, iterate, system, values_at
 from diracflow.galerkin.pointwise import centred, per_point
 from diracflow.galerkin.rows import Rows
 from diracflow.galerkin.solve import normal_equations, relative_residual
 from diracflow.galerkin.velocity import survey, velocity
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
+from diracflow.sde.quasi_random import CUBES
 
 BOTH = pytest.mark.parametrize("preset", ["accurate", "paper"])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.problem.moving_frame import ratio_equation
+from diracflow.equation.moving_frame import ratio_equation
 from diracflow.source.moments import graded_basis
 
 LINEAR = df.models.linear_langevin(stiffness=1.5, friction=0.8, noise=0.7)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.problem.moving_frame import Basis
+from diracflow.equation.moving_frame import Basis
+from diracflow.planning.basis_rule import settled_basis, start_slopes
+from diracflow.planning.settings import settings_for
+from diracflow.source.rotated import TurnedSource
 from diracflow.source.separation import couplings, separating_basis, turned_sde
-from diracflow.source.turned import TurnedSource
-from diracflow.training.bases import settled_basis, start_slopes
-from diracflow.training.settings import settings_for
 
 
 def slopes_of(model, starts=None):

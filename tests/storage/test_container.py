@@ -6,7 +6,7 @@ import pytest
 
 from diracflow.storage.atomic import write_atomically
 from diracflow.storage.container import packed, read_container
-from diracflow.storage.refusal import DataFileError
+from diracflow.storage.errors import DataFileError
 from diracflow.storage.strict_json import parsed
 
 ARRAYS = {

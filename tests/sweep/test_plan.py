@@ -3,7 +3,7 @@
 import pytest
 
 from diracflow.sweep import read_plan
-from diracflow.sweep.run import from_json, problem_of
+from diracflow.sweep.sweep_run import from_json, problem_of
 
 OWN = """
 import jax.numpy as jnp

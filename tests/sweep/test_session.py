@@ -118,7 +118,7 @@ def test_the_word_to_stop_keeps_runs_from_beginning(plan, tmp_path):
 
 @pytest.mark.parametrize("package, backend", [("distributed", "dask"), ("ray", "ray")])
 def test_a_missing_package_is_named(package, backend, monkeypatch, tmp_path):
-    from diracflow.cli.sweep import sweep_plan
+    from diracflow.cli.sweep_command import sweep_plan
 
     monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / "study.toml").write_text('[[sde]]\nmodel = "brownian"')

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
 from diracflow.training.switching_loop import SwitchingLoop
 from helpers import RECORD
 

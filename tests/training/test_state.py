@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.build import build_ansatz
-from diracflow.training.settings import settings_for
-from diracflow.training.sizes import sized
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.settings import settings_for
+from diracflow.planning.sizes import sized
 from diracflow.training.state import state_from
 from diracflow.training.status import Status
 from diracflow.training.switching_loop import SwitchingLoop

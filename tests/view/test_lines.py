@@ -4,7 +4,7 @@ import pytest
 import diracflow as df
 from diracflow import view
 from diracflow.cli.app import BUILT_IN
-from diracflow.problem.models import MODELS
+from diracflow.models.catalogue import MODELS
 
 LINE, PLANE = df.models.cir().exact, df.models.brownian(2).exact
 FIGURES = {

@@ -94,7 +94,7 @@ def run(
     checked_checkpoint(checkpoint, resume)
     _limit(threads)
     _join(coordinator, processes, process_id, distributed)
-    from .run import run_model
+    from .run_command import run_model
 
     found = run_model(
         *(model, preset, out or Path("runs") / model, seed, starts, changes),
@@ -119,8 +119,8 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Say what a model file holds and how it was made."""
-    from ..density.files import read_header
-    from .info import info_text
+    from ..density.model_file import read_header
+    from .info_command import info_text
 
     header = read_header(model)
     if as_json:
@@ -169,7 +169,7 @@ def learn(
     checked_checkpoint(checkpoint, resume)
     _limit(threads)
     _join(coordinator, processes, process_id, distributed)
-    from .learn import learn_file
+    from .learn_command import learn_file
 
     changes = dict(_setting(text) for text in settings or [])
     laws = (starts, params, start_time)
@@ -215,7 +215,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Learn many: SDEs, seeds, presets and settings of a plan, resumable, one table at the end."""
-    from .sweep import list_runs, sweep_plan, table_text
+    from .sweep_command import list_runs, sweep_plan, table_text
 
     if only_list:
         found = list_runs(plan, out)
@@ -242,7 +242,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check a model without an exact solution: certificate, half steps, simulated paths."""
-    from .check import check_model, check_text
+    from .check_command import check_model, check_text
 
     found = check_model(model, sde, limit, seed)
     if as_json:
@@ -267,7 +267,7 @@ def report(
     seed: Seed = 0,
 ) -> None:
     """Write one HTML page: what was learned, densities, errors, certificate, training."""
-    from .report import write_report
+    from .report_command import write_report
 
     write_report(model, sde, out, starts, seed)
     emit(f"The report is in {out}.")
@@ -349,7 +349,7 @@ def _join(
 ) -> None:
     """Join the other processes, if there are any, before anything is computed."""
     if automatic or (coordinator, processes, process_id) != (None, None, None):
-        from ..training.crew import join
+        from ..training.multiprocess import join
 
         join(coordinator, processes, process_id, automatic=automatic)
 

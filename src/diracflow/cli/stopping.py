@@ -12,7 +12,7 @@ from .exits import Exit, Stopped, Terminated
 
 def checked_checkpoint(checkpoint: Path | None, resume: bool) -> None:
     """Raise if there is nothing to resume where `--resume` asks for it."""
-    from ..checkpoint.folder import holds_checkpoint
+    from ..training.checkpoint_folder import holds_checkpoint
 
     if resume and checkpoint is None:
         raise ValueError("`--resume` needs `--checkpoint DIR`, the directory to resume from.")
@@ -25,8 +25,8 @@ def checked_checkpoint(checkpoint: Path | None, resume: bool) -> None:
 @contextmanager
 def stoppable(checkpoint: Path | None) -> Iterator[None]:
     """Within this context a signal becomes `Stopped`, which says how to go on."""
-    from ..checkpoint.termination import TrainingTerminated
-    from ..training.crew import ProcessLost
+    from ..training.multiprocess import ProcessLost
+    from ..training.termination import TrainingTerminated
 
     try:
         yield
@@ -62,7 +62,7 @@ def leave(code: int) -> None:
 
 
 def _message(what: str, checkpoint: Path | None) -> str:
-    from ..checkpoint.folder import holds_checkpoint
+    from ..training.checkpoint_folder import holds_checkpoint
 
     if checkpoint is None:
         return f"{what}. With `--checkpoint DIR` the same command could have gone on from here."

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 from jaxtyping import Float
 
-from .places import require_place
+from .output_paths import require_place
 from .streams import results
 
 

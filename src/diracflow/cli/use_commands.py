@@ -38,8 +38,8 @@ def density(
     as_json: Json = False,
 ) -> None:
     """Evaluate a learned log-density at points."""
-    from .density import print_density
-    from .model import parse_given
+    from .density_command import print_density
+    from .inputs import parse_given
 
     given = parse_given(params, start_time)
     print_density(model, t, x0, x, points, given, out, sde, as_json, single)
@@ -59,8 +59,8 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Draw states from a learned density."""
-    from .model import parse_given
-    from .sample import print_sample
+    from .inputs import parse_given
+    from .sample_command import print_sample
 
     given = parse_given(params, start_time)
     print_sample(model, t, x0, count, seed, given, out, sde, as_json, single)
@@ -82,8 +82,8 @@ def bridge(
     as_json: Json = False,
 ) -> None:
     """Draw weighted paths between two points."""
-    from .bridge import print_bridge
-    from .model import parse_given
+    from .bridge_command import print_bridge
+    from .inputs import parse_given
 
     given = parse_given(params, start_time)
     print_bridge(model, (x0, x1), t, steps, paths, seed, given, out, figure, sde, as_json)
@@ -97,8 +97,8 @@ def loglik(
     as_json: Json = False,
 ) -> None:
     """Log-likelihood of an observed path, given its first state."""
-    from .loglik import print_loglik
-    from .model import parse_given
+    from .inputs import parse_given
+    from .loglik_command import print_loglik
 
     print_loglik(model, data, parse_given(params, None), sde, as_json)
 
@@ -120,8 +120,8 @@ def filter(  # the name that the field uses
     as_json: Json = False,
 ) -> None:
     """The hidden state behind observations with Gaussian noise."""
-    from .filter import print_filter
-    from .model import parse_given
+    from .filter_command import print_filter
+    from .inputs import parse_given
 
     given = parse_given(params, start_time)
     print_filter(model, data, noise, components, particles, seed, given, out, figure, sde, as_json)
@@ -148,8 +148,8 @@ def propagate(
     as_json: Json = False,
 ) -> None:
     """The law that an initial law becomes: its density at points, or draws."""
-    from .model import parse_given
-    from .propagate import print_propagated
+    from .inputs import parse_given
+    from .propagate_command import print_propagated
 
     given = parse_given(params, start_time)
     print_propagated(model, t, law, draws, points, count, seed, given, out, sde, as_json)
@@ -172,7 +172,7 @@ def infer(
     as_json: Json = False,
 ) -> None:
     """The posterior of the parameters, given an observed path."""
-    from .infer import print_posterior
+    from .infer_command import print_posterior
 
     print_posterior(model, data, prior, chains, draws, warmup, seed, out, figure, sde, as_json)
 
@@ -186,7 +186,7 @@ def explore(
     sde: Equation = None,
 ) -> None:
     """Look at a model in a browser: move time, start and parameters, and see the density."""
-    from .explore import explore_model
+    from .explore_command import explore_model
 
     explore_model(model, port, browser, sde)
 

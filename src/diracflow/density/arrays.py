@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..storage.refusal import DataFileError
-from ..training.legs import PLANE
+from ..planning.subinterval_rule import PLANE
+from ..storage.errors import DataFileError
 from ..training.status import Status
 from ..training.trajectory import Trajectory
 from .lattice import Lattice

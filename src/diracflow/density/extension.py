@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ..problem.arguments import checked_number
-from ..training.legs import is_steady
-from ..training.settings import MOST_LEGS
+from ..planning.settings import MOST_LEGS
+from ..planning.subinterval_rule import is_steady
+from ..sde.argument_checks import checked_number
 from ..training.status import Status
-from .facts import Facts
+from .provenance import Facts
 
 if TYPE_CHECKING:
-    from .transition import TransitionDensity
+    from .learned import TransitionDensity
 
 # Endings after which there may be no density at later times.
 _NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)

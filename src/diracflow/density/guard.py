@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.special import chdtrc
 
-from ..problem.chart import Chart
-from ..problem.given import Scope, furthest
-from ..problem.pieces import in_pieces
-from ..problem.resident import compiled
+from ..sde.chart import Chart
+from ..sde.conditioning import Scope, furthest
+from ..transition.batching import in_pieces
+from ..transition.device_cache import compiled
 
 # Starts further out than all but this share of the start law are outside.
 OUTSIDE = 1e-4

@@ -5,10 +5,10 @@ import json
 import math
 from typing import Any
 
+from ..planning.settings import Settings
 from ..storage.fields import printable
-from ..training.settings import Settings
-from .card import equation_text
-from .transition import TransitionDensity
+from .learned import TransitionDensity
+from .summary import equation_text
 
 FORMAT = 11
 # JSON has no such numbers; these words stand for them where they may occur.

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..problem.models import MODELS
+from ..models.catalogue import MODELS
+from ..planning.settings import Settings
+from ..storage.errors import DataFileError
 from ..storage.fields import Field
-from ..storage.refusal import DataFileError
 from ..training.history import Record
-from ..training.settings import Settings
 from ..training.status import Status
 from .header import FORMAT, WORDS, settings_of
 

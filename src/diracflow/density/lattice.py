@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz
-from .legs import TOGETHER, Beginnings, Legs
+from .subintervals import TOGETHER, Beginnings, Legs
 
 
 class Lattice(eqx.Module):

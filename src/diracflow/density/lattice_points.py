@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr
 
-from ..galerkin.collocation import sobol
-from ..problem.given import furthest
-from ..problem.laws import AbstractLaw
-from ..training.legs import meets_in_lattice
+from ..planning.subinterval_rule import meets_in_lattice
+from ..sde.conditioning import furthest
+from ..sde.laws import AbstractLaw
+from ..sde.quasi_random import sobol
 from .guard import OUTSIDE
 from .lattice import Lattice, log_row
-from .legs import Course, rows_of_noise
+from .subintervals import Course, rows_of_noise
 
 # Spacing in widths, of which one in ten is narrower: an error of 7e-6 for a density. A product of
 # two is narrower: just above one leg it errs by 4e-3 at most, and an Ornstein-Uhlenbeck process is

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..storage.errors import DataFileError
 from ..storage.fields import Field
-from ..storage.refusal import DataFileError
 from .header import FORMAT
 
 Arrays = dict[str, np.ndarray]

@@ -13,11 +13,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..density.transition import TransitionDensity
-from ..problem.arguments import checked_count, checked_key, checked_one_point
-from ..problem.parameters import Params
-from ..problem.transition import log_probs
-from ..uses.equation import began_at, member_of, require_homogeneous, scalars
+from ..density.learned import TransitionDensity
+from ..sde.argument_checks import checked_count, checked_key, checked_one_point
+from ..sde.parameters import Params
+from ..transition.transition_density import log_probs
+from ..uses.underlying_sde import began_at, member_of, require_homogeneous, scalars
 
 # Groups of draws: their spread is the noise of the mean.
 _GROUPS = 16

@@ -22,10 +22,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.arguments import checked_count, checked_key, real_numbers
-from ..problem.chart import Chart, start_coordinates
-from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity, checked_query, require_density
+from ..sde.argument_checks import checked_count, checked_key, real_numbers
+from ..sde.chart import Chart, start_coordinates
+from ..sde.parameters import Params
+from ..transition.transition_density import (
+    AbstractTransitionDensity,
+    checked_query,
+    require_density,
+)
 
 # A grid that misses more of the mass than this is not trusted.
 _UNRESOLVED = 1e-3

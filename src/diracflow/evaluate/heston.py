@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import ArrayLike, Float
 from scipy.special import expm1, log1p  # of complex numbers, NumPy's lose digits near zero
 
-from ..problem.square_root import ExactCIR
+from ..models.square_root import ExactCIR
 
 # The transform is cut where it has fallen below this; it falls exponentially.
 _NEGLIGIBLE = 1e-15

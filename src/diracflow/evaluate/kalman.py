@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import ArrayLike, Float
 from scipy.stats import multivariate_normal
 
-from ..problem.exact import ExactLinear
-from ..problem.laws import Normal
+from ..models.gaussian import ExactLinear
+from ..sde.laws import Normal
 
 
 @dataclass(frozen=True)

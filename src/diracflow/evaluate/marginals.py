@@ -12,8 +12,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..problem.domains import AbstractDomain, Real
-from ..problem.transition import AbstractTransitionDensity
+from ..sde.domains import AbstractDomain, Real
+from ..transition.transition_density import AbstractTransitionDensity
 
 # Draws that tell where the mass is; they reach three deviations, and two thirds of their range more
 # on each side reach seven.

@@ -14,12 +14,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..density.transition import TransitionDensity
-from ..problem.arguments import checked_count, checked_key, checked_one_point
-from ..problem.chart import Chart
-from ..problem.parameters import Params
-from ..problem.sde import SDE
-from ..uses.equation import began_at, member_of, scalars
+from ..density.learned import TransitionDensity
+from ..sde.argument_checks import checked_count, checked_key, checked_one_point
+from ..sde.chart import Chart
+from ..sde.parameters import Params
+from ..sde.sde import SDE
+from ..uses.underlying_sde import began_at, member_of, scalars
 
 _EXCHANGES = 200
 

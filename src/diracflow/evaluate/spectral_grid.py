@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import erfc
 
-from ..problem.arguments import checked_count, real_numbers
-from ..problem.sde import SDE
+from ..sde.argument_checks import checked_count, real_numbers
+from ..sde.sde import SDE
 
 # Standard deviation of the window in spacings: waves up to half the highest are exact to 1e-8.
 _WINDOW = 4.0

@@ -7,9 +7,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..density.transition import TransitionDensity
-from ..problem.arguments import checked_count, checked_key
-from ..problem.transition import AbstractTransitionDensity
+from ..density.learned import TransitionDensity
+from ..sde.argument_checks import checked_count, checked_key
+from ..transition.transition_density import AbstractTransitionDensity
 from .errors import Errors, bootstrap_mean, errors
 
 

@@ -6,10 +6,10 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from ..density.card import landmarks
-from ..density.transition import TransitionDensity
-from ..problem.given import support
-from ..problem.laws import Uniform
+from ..density.learned import TransitionDensity
+from ..density.summary import landmarks
+from ..sde.conditioning import support
+from ..sde.laws import Uniform
 
 # The shortest time, as a share of the horizon: below it a density is a spike at its start.
 EARLIEST = 1e-3

@@ -13,10 +13,10 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from ..density.transition import TransitionDensity
-from ..problem.models import exact_of
-from ..problem.transition import AbstractTransitionDensity
+from ..density.learned import TransitionDensity
+from ..models.catalogue import exact_of
 from ..training.status import Status
+from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.bridges import bridge
 from .controls import EARLIEST, controls
 from .picture import described, picture

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax.random as jr
 import numpy as np
 
-from ..density.transition import TransitionDensity
-from ..problem.transition import AbstractTransitionDensity
+from ..density.learned import TransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity
 from .query import Query
 
 # Points of a curve, and along each side of a plane.

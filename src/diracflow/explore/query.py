@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from ..density.transition import TransitionDensity
+from ..density.learned import TransitionDensity
 
 KINDS = ("section", "marginal")
 _PARAMETER = "p."

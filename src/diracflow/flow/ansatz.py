@@ -22,8 +22,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ..problem.fokker_planck import log_density_rate
-from ..problem.moving_frame import Frame, RatioEquation, ratio_equation
+from ..equation.fokker_planck import log_density_rate
+from ..equation.moving_frame import Frame, RatioEquation, ratio_equation
 from ..source.gaussian import AbstractGaussianSource, standard_log_prob
 from .coupling_flow import CouplingFlow
 

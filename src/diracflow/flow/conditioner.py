@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..problem.randomness import generator
+from ..sde.quasi_random import generator
 
 
 class GRUConditioner(eqx.Module):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..problem.randomness import generator
+from ..sde.quasi_random import generator
 from .conditioner import Linear, TanhConditioner, normal_linear
 from .polynomial import Quadratic, products
 

@@ -6,22 +6,17 @@ noise to a point $x$ of the current density, so the residual is tested where the
 $(x_0, \xi)$ are kept while $\theta$ moves within a step and drawn again for the next.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
 from ..flow.ansatz import AbstractAnsatz
-from ..problem.laws import AbstractLaw
-from ..problem.randomness import generator
+from ..sde.laws import AbstractLaw
+from ..sde.quasi_random import UnitCube, strictly_inside
 from .devices import Layout
-
-UnitCube = Callable[[PRNGKeyArray, int, int], np.ndarray]
 
 # Times the median size of a forcing: what is larger counts as if it were this large. The only value
 # tried; Beneš ends in the same bits with it as without.
@@ -115,7 +110,7 @@ def draw(
     factor = widening(effective_share, given + dim)
     normal = factor * ndtri(cube(key, samples, given + dim))
     weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
-    x0 = starts.transport(_inside(ndtr(normal[:, :given])))
+    x0 = starts.transport(strictly_inside(ndtr(normal[:, :given])))
     return Draws(x0, jnp.asarray(normal[:, given:]), jnp.asarray(weight / weight.mean()))
 
 
@@ -127,22 +122,3 @@ def widening(effective_share: float, dim: int) -> float:
     """
     each = effective_share ** (1 / dim)
     return float(np.sqrt((1 + np.sqrt(1 - each**2)) / each**2))
-
-
-def sobol(key: PRNGKeyArray, samples: int, dim: int) -> np.ndarray:
-    """Scrambled Sobol points: their error in a mean falls nearly as 1/n."""
-    engine = qmc.Sobol(dim, rng=generator(key))
-    return _inside(engine.random_base2(int(np.ceil(np.log2(samples))))[:samples])
-
-
-def montecarlo(key: PRNGKeyArray, samples: int, dim: int) -> np.ndarray:
-    """Independent uniform points."""
-    return _inside(generator(key).random((samples, dim)))
-
-
-CUBES: dict[str, UnitCube] = {"sobol": sobol, "montecarlo": montecarlo}
-
-
-def _inside(u: np.ndarray) -> np.ndarray:
-    # Scrambled points can fall on the faces of the cube, where the normal quantile is infinite.
-    return np.clip(u, 1e-12, 1 - 1e-12)

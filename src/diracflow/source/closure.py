@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..problem.given import Given
-from ..problem.linear_step import mean_exponential
-from ..problem.moving_frame import Frame
-from ..problem.sde import SDE
-from ..problem.small_matrices import cholesky
+from ..equation.moving_frame import Frame
+from ..equation.small_matrices import cholesky
+from ..sde.conditioning import Given
+from ..sde.linear_step import mean_exponential
+from ..sde.sde import SDE
 from .ensemble import Ensemble, doublings, nodes
 from .gaussian import AbstractGaussianSource
 

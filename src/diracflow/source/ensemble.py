@@ -17,8 +17,8 @@ from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 from scipy.linalg import expm
 
-from ..problem.given import given
-from ..problem.sde import SDE
+from ..sde.conditioning import given
+from ..sde.sde import SDE
 
 # Knots of the splines: with rates of 20 over a horizon of 10 the source of a linear SDE then leaves
 # a forcing of 1e-7 nats per unit of clock.

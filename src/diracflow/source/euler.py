@@ -9,9 +9,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..problem.moving_frame import Frame
-from ..problem.sde import SDE
-from ..problem.small_matrices import cholesky
+from ..equation.moving_frame import Frame
+from ..equation.small_matrices import cholesky
+from ..sde.sde import SDE
 from .gaussian import AbstractGaussianSource
 
 

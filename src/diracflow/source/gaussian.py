@@ -13,9 +13,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..problem.given import Given, given
-from ..problem.moving_frame import Frame
-from ..problem.sde import SDE
+from ..equation.moving_frame import Frame
+from ..sde.conditioning import Given, given
+from ..sde.sde import SDE
 
 
 class AbstractGaussianSource(eqx.Module):

@@ -27,11 +27,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..problem.given import Given, given
-from ..problem.linear_step import linear_step
-from ..problem.moving_frame import Frame
-from ..problem.sde import SDE
-from ..problem.small_matrices import cholesky
+from ..equation.moving_frame import Frame
+from ..equation.small_matrices import cholesky
+from ..sde.conditioning import Given, given
+from ..sde.linear_step import linear_step
+from ..sde.sde import SDE
 from .ensemble import nodes
 from .gaussian import AbstractGaussianSource
 

@@ -17,10 +17,10 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
-from ..problem.given import given
-from ..problem.moving_frame import Basis
-from ..problem.parameters import Params
-from ..problem.sde import SDE
+from ..equation.moving_frame import Basis
+from ..sde.conditioning import given
+from ..sde.parameters import Params
+from ..sde.sde import SDE
 
 # Sweeps over all planes, and the rotation below which a sweep changes nothing.
 _SWEEPS, _NOTHING = 60, 1e-10

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .errors import DataFileError
 from .fields import Field
-from .refusal import DataFileError
 from .strict_json import parsed
 
 # Largest file, and largest table in it, that are read unless the caller allows more.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .refusal import DataFileError
+from .errors import DataFileError
 
 # Characters that act on a terminal; tabs and ends of lines are harmless.
 _ACTING = {*range(32), *range(127, 160)} - {9, 10, 12, 13}

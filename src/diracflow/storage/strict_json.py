@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from .refusal import DataFileError
+from .errors import DataFileError
 
 # Levels of nesting; headers have six.
 MOST_LEVELS = 32

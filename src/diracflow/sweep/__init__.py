@@ -6,8 +6,8 @@ and `session` sees all of them to their end. What they found is one table.
 """
 
 from .backends import Backend, DaskBackend, LocalBackend, RayBackend
-from .plan import Plan, read_plan
 from .session import run_plan
+from .sweep_file import Plan, read_plan
 from .table import rows_of
 
 __all__ = [

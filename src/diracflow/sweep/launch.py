@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..storage.atomic import write_atomically
-from .folder import KILLED, RunFolder
+from .run_folder import KILLED, RunFolder
 
 # Seconds between two looks at the process and at the word to stop.
 _EVERY = 0.2

@@ -5,10 +5,10 @@ from typing import Any
 
 from ..storage.lock import Locked, locked
 from .backends import Backend
-from .folder import KILLED, STOPPED, WAITING
 from .launch import Launch, Stop
-from .plan import Plan
-from .run import Run
+from .run_folder import KILLED, STOPPED, WAITING
+from .sweep_file import Plan
+from .sweep_run import Run
 from .table import row_of, rows_of, write_tables
 
 # Seconds to wait for the end of a run before looking up.

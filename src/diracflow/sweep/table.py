@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..storage.atomic import write_atomically
-from .folder import RunFolder
-from .plan import Plan
-from .run import Run
+from .run_folder import RunFolder
+from .sweep_file import Plan
+from .sweep_run import Run
 
 COLUMNS = (
     *("run", "model", "preset", "seed", "settings", "status", "horizon", "asked_horizon"),

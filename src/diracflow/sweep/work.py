@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Before JAX makes its threads.
     _compute_on(options.cores, options.threads)
     from ..storage.lock import Locked, locked
-    from .folder import RunFolder
+    from .run_folder import RunFolder
 
     folder = RunFolder(options.folder)
     try:
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def work(folder: Any, base: Path) -> None:
     """Do the run of a folder; whatever is raised becomes its result."""
-    from .folder import ERROR
+    from .run_folder import ERROR
 
     try:
         result = _done(folder, base)
@@ -57,7 +57,7 @@ def _done(folder: Any, base: Path) -> dict[str, Any]:
     import jax.random as jr
 
     from ..learning import TrainingFailed, learn
-    from .run import problem_of
+    from .sweep_run import problem_of
 
     jax.config.update("jax_enable_x64", True)
     run = folder.run()

@@ -16,15 +16,16 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
-from ..galerkin.collocation import CUBES, Draws, Points, draw, laid_out, place
+from ..galerkin.collocation import Draws, Points, draw, laid_out, place
 from ..galerkin.devices import Layout
-from ..problem.laws import AbstractLaw
+from ..planning.settings import Settings
+from ..sde.laws import AbstractLaw
+from ..sde.quasi_random import CUBES
 from .budget import Budget
-from .crew import Crew
 from .diagnosis import diagnosis, lost
 from .history import Record
+from .multiprocess import Crew
 from .regularisation import Regularisation
-from .settings import Settings
 from .state import State
 from .status import Status
 from .trajectory import Trajectory

@@ -31,20 +31,21 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.arguments import checked_count, checked_key, real_numbers
-from ..problem.chart import Chart
-from ..problem.checks import is_degenerate_at
-from ..problem.mapped import MappedDensity
-from ..problem.moving_frame import Frame
-from ..problem.parameters import Params
-from ..problem.sde import SDE
-from ..problem.transition import AbstractTransitionDensity, require_density
+from ..equation.moving_frame import Frame
+from ..sde.argument_checks import checked_count, checked_key, real_numbers
+from ..sde.chart import Chart
+from ..sde.coefficient_checks import is_degenerate_at
+from ..sde.parameters import Params
+from ..sde.sde import SDE
 from ..source.euler import EulerSource
 from ..source.gaussian import standard_log_prob
 from ..source.moments import MomentSource, graded_basis
-from ..source.transition import SourceDensity
+from ..source.source_density import SourceDensity
+from ..transition.charted_density import MappedDensity
+from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .chain import AbstractChain
-from .equation import (
+from .linearised_steps import LinearisedChain
+from .underlying_sde import (
     began_at,
     chart_of,
     check_start_times,
@@ -53,7 +54,6 @@ from .equation import (
     require_homogeneous,
     scalars,
 )
-from .linearised_steps import LinearisedChain
 from .weights import WeightsVanished, effective_share, normalised, systematic
 
 

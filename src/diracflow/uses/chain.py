@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..problem.transition import AbstractTransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity
 
 
 class AbstractChain(eqx.Module):

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 from scipy.optimize import OptimizeResult, minimize
 
-from ..problem.arguments import checked_count, checked_number, real_numbers
-from ..problem.parameters import Bounds, check_names, checked_param
-from ..problem.transition import AbstractTransitionDensity, require_density
+from ..sde.argument_checks import checked_count, checked_number, real_numbers
+from ..sde.parameters import Bounds, check_names, checked_param
+from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .interval import Interval, from_intervals, into_intervals
 from .likelihood import Transitions, transitions
 

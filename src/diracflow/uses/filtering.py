@@ -19,13 +19,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.arguments import checked_count, checked_flag, checked_key, real_numbers
-from ..problem.laws import AbstractLaw
-from ..problem.parameters import Params
-from ..problem.transition import AbstractTransitionDensity
-from .equation import began_at, check_start_times, member_of, require_homogeneous, scalars
+from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Params
+from ..transition.transition_density import AbstractTransitionDensity
 from .particles import Observe, initial_particles, moved, refreshed, reweighted, summary
 from .schedule import Schedule, schedule
+from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
 from .weights import WeightsVanished, effective_share
 
 

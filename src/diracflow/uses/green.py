@@ -20,17 +20,17 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..galerkin.collocation import sobol
-from ..problem.arguments import (
+from ..sde.argument_checks import (
     checked_count,
     checked_key,
     checked_point,
     checked_shape,
     real_numbers,
 )
-from ..problem.laws import AbstractLaw
-from ..problem.parameters import Params, check_names
-from ..problem.transition import (
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Params, check_names
+from ..sde.quasi_random import sobol
+from ..transition.transition_density import (
     AbstractLastLeg,
     AbstractTransitionDensity,
     checked_query,

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.arguments import checked_count, checked_key
-from ..problem.transition import AbstractTransitionDensity, require_density
+from ..sde.argument_checks import checked_count, checked_key
+from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .extras import extra
 from .likelihood import Transitions, transitions
 from .posterior import posterior_tree

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from ..problem.arguments import checked_batch, real_numbers
-from ..problem.parameters import Params, check_names
-from ..problem.resident import asked
-from ..problem.transition import (
+from ..sde.argument_checks import checked_batch, real_numbers
+from ..sde.parameters import Params, check_names
+from ..transition.device_cache import asked
+from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
     log_probs,

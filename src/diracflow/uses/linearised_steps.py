@@ -17,7 +17,7 @@ import jax.random as jr
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..problem.moving_frame import Frame
+from ..equation.moving_frame import Frame
 from ..source.gaussian import AbstractGaussianSource, standard_log_prob
 from .chain import AbstractChain
 

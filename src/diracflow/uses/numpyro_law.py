@@ -10,10 +10,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..problem.arguments import checked_key, checked_point, checked_shape
-from ..problem.parameters import Params
-from ..problem.resident import asked
-from ..problem.transition import (
+from ..sde.argument_checks import checked_key, checked_point, checked_shape
+from ..sde.parameters import Params
+from ..transition.device_cache import asked
+from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
     images,

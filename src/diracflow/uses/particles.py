@@ -9,9 +9,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..problem.arguments import real_numbers
-from ..problem.laws import AbstractLaw
-from ..problem.transition import AbstractTransitionDensity
+from ..sde.argument_checks import real_numbers
+from ..sde.laws import AbstractLaw
+from ..transition.transition_density import AbstractTransitionDensity
 from .weights import systematic, weighted_quantiles
 
 Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]

@@ -9,9 +9,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
-from ..problem.laws import AbstractLaw, LogNormal, Normal, Uniform
-from ..problem.parameters import check_names
-from ..problem.transition import AbstractTransitionDensity
+from ..sde.laws import AbstractLaw, LogNormal, Normal, Uniform
+from ..sde.parameters import check_names
+from ..transition.transition_density import AbstractTransitionDensity
 from .extras import extra
 
 # Draws by which a prior is judged.

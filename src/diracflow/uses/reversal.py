@@ -14,7 +14,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from ..problem.transition import AbstractTransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity
 
 # Variances are enlarged by this factor, so that tails of the Gaussian lie above those of the
 # density, and weights stay bounded.

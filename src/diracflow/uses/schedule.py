@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from ..problem.arguments import real_numbers
+from ..sde.argument_checks import real_numbers
 
 
 class Schedule(eqx.Module):

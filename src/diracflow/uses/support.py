@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..problem.domains import AbstractDomain, Real
+from ..sde.domains import AbstractDomain, Real
 from .extras import extra
 
 _constraints = extra("numpyro.distributions").constraints

@@ -5,10 +5,10 @@ Needs the extra `view`.
 
 from .densities import comparison, conditional, joint, moulding, section
 from .histories import certificate_over_time, error_over_time, training_history
-from .inference import posterior_pairs, propagated
 from .lines import lines, planes, spread
 from .pairs import pairs
 from .paths import bridge_fan, filter_bands
+from .posteriors import posterior_pairs, propagated
 from .report import report
 
 __all__ = [

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
-from ..density.transition import TransitionDensity
-from ..problem.arguments import checked_number, checked_point
-from ..problem.transition import AbstractTransitionDensity
+from ..density.learned import TransitionDensity
+from ..sde.argument_checks import checked_number, checked_point
+from ..transition.transition_density import AbstractTransitionDensity
 from .axes import box_of, colour_bar, heat, plane, point_text
+from .figure_checks import checked_start, require_components, require_kind
 from .style import DENSITY_MAP, ERROR_MAP, new_figure, style
-from .subjects import checked_start, require_components, require_kind
 
 Plane = Callable[[np.ndarray], Float[Array, "n n"]]
 _GRID = 161

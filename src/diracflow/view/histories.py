@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..density.transition import TransitionDensity
+from ..density.learned import TransitionDensity
 from ..evaluate.study import Study
+from .figure_checks import require_kind
 from .style import EXACT, LEARNED, SOURCE, new_figure, style
-from .subjects import require_kind
 
 Rows = Sequence[Mapping[str, Any]]
 

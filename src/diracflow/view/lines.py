@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from ..problem.transition import AbstractTransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity
 from .axes import box_of, heat, plane, point_text
 from .bands import BANDS, fan, levels_of
+from .figure_checks import checked_start, checked_times, require_components
 from .style import DENSITY_MAP, EXACT, LEARNED, new_figure, style
-from .subjects import checked_start, checked_times, require_components
 
 _POINTS = 400
 # Of the bands over time: times, and draws at each.

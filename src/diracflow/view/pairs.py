@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..problem.arguments import checked_number
-from ..problem.transition import AbstractTransitionDensity, require_density
+from ..sde.argument_checks import checked_number
+from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .axes import point_text
+from .figure_checks import checked_start
 from .style import DENSITY_MAP, EXACT, LEARNED, new_figure, style
-from .subjects import checked_start
 
 _DRAWS, _BARS, _TILES = 20_000, 50, 40
 # Quantiles of the draws between which each component is shown.

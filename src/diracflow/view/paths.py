@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
 from .bands import BANDS, fan, levels_of
+from .figure_checks import require_kind
 from .style import EXACT, LEARNED, SOURCE, new_figure, style
-from .subjects import require_kind
 
 _SHOWN = 60
 

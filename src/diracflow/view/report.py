@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..density.card import described, equation_text, landmarks, split
-from ..density.transition import TransitionDensity
-from ..density.words import ends_in_words, in_words, residuals_in_words
-from ..problem.transition import AbstractTransitionDensity
+from ..density.formatting import ends_in_words, in_words, residuals_in_words
+from ..density.learned import TransitionDensity
+from ..density.summary import described, equation_text, landmarks, split
 from ..training.status import Status
+from ..transition.transition_density import AbstractTransitionDensity
 from .densities import joint, section
 from .histories import certificate_over_time, error_over_time, training_history
 from .lines import lines, planes, spread

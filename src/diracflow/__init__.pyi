@@ -1,0 +1,79 @@
+"""Public names, for type checkers and for the lazy imports in `__init__.py`."""
+
+from . import evaluate as evaluate
+from . import models as models
+from . import sweep as sweep
+from . import view as view
+from .density.guard import OutsideWarning as OutsideWarning
+from .density.learned import TransitionDensity as TransitionDensity
+from .density.model_file import (
+    ModelFileError as ModelFileError,
+)
+from .density.model_file import (
+    load as load,
+)
+from .equation.fokker_planck import log_density_rate as log_density_rate
+from .evaluate.errors import errors as errors
+from .learning import (
+    TrainingFailed as TrainingFailed,
+)
+from .learning import (
+    learn as learn,
+)
+from .models.families import (
+    ExactGeometricBrownian as ExactGeometricBrownian,
+)
+from .models.families import (
+    ExactOrnsteinUhlenbeck as ExactOrnsteinUhlenbeck,
+)
+from .models.square_root import ExactCIR as ExactCIR
+from .planning.settings import Settings as Settings
+from .sde.boundaries import BoundaryWarning as BoundaryWarning
+from .sde.domains import (
+    Interval as Interval,
+)
+from .sde.domains import (
+    Positive as Positive,
+)
+from .sde.domains import (
+    Real as Real,
+)
+from .sde.laws import (
+    LogNormal as LogNormal,
+)
+from .sde.laws import (
+    Normal as Normal,
+)
+from .sde.laws import (
+    Product as Product,
+)
+from .sde.laws import (
+    Uniform as Uniform,
+)
+from .sde.mixture import Mixture as Mixture
+from .sde.sde import SDE as SDE
+from .source.closure import ClosureSource as ClosureSource
+from .source.euler import EulerSource as EulerSource
+from .source.moments import MomentSource as MomentSource
+from .source.source_density import SourceDensity as SourceDensity
+from .training.checkpoint_errors import (
+    CheckpointError as CheckpointError,
+)
+from .training.checkpoint_errors import (
+    CheckpointWarning as CheckpointWarning,
+)
+from .training.multiprocess import ProcessLost as ProcessLost
+from .training.status import Status as Status
+from .training.termination import TrainingTerminated as TrainingTerminated
+from .training.threads import limit_threads as limit_threads
+from .transition.query_progress import query_progress as query_progress
+from .transition.transition_density import AbstractTransitionDensity as AbstractTransitionDensity
+from .uses.bridges import bridge as bridge
+from .uses.estimation import maximum_likelihood as maximum_likelihood
+from .uses.filtering import filter as filter
+from .uses.green import propagate as propagate
+from .uses.inference import infer as infer
+from .uses.likelihood import log_likelihood as log_likelihood
+from .uses.weights import WeightsVanished as WeightsVanished
+
+__version__: str

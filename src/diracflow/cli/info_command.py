@@ -1,0 +1,93 @@
+"""A model file in words."""
+
+from typing import Any
+
+from ..density.formatting import ends_in_words, in_words, residuals_in_words
+
+
+def info_text(header: dict[str, Any], path: str) -> str:
+    """What `diracflow info` prints."""
+    sde, history, settings = header["sde"], header["history"], header["settings"]
+    lines = {
+        "file": path,
+        "SDE": _equation(sde),
+        **_domain(header),
+        "starts": in_words(header["starts"]),
+        **{f"  {law['name']}": in_words(law) for law in header["params"]},
+        "start time": _start_time(header),
+        "horizon": _horizon(header),
+        "preset": header["preset"],
+        "source": _source(header),
+        "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
+        "training": f"{len(history)} steps in {header['seconds']:.0f} s",
+        "fresh residual": residuals_in_words([record["fresh_residual"] for record in history]),
+        "key": str(header["key"]),
+        "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
+    }
+    width = max(map(len, lines))
+    words = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    return "\n".join([*words, *_text(sde["text"]), *_certificate(header), *_errors(header)])
+
+
+def _equation(sde: dict[str, Any]) -> str:
+    name = "user's own" if sde["model"] is None else f"built-in model {sde['model']}"
+    return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
+
+
+def _domain(header: dict[str, Any]) -> dict[str, str]:
+    """Where the state lives, and what Feller's test said; nothing where it ranges over all."""
+    if all(part["domain"] == "Real" for part in header["sde"]["domain"]):
+        return {}
+    lines = {"domain": " x ".join(in_words(part) for part in header["maps"])}
+    return {**lines, "ends": ends_in_words(header["boundaries"])}
+
+
+def _source(header: dict[str, Any]) -> str:
+    why = header.get("why_source")
+    return header["settings"]["source"] + (f": {why}" if why else "")
+
+
+def _text(text: dict[str, str]) -> list[str]:
+    return [line for name, code in text.items() for line in ("", f"{name}:", code)]
+
+
+def _certificate(header: dict[str, Any]) -> list[str]:
+    rows = header["certificate"]
+    if not rows:
+        return ["", "No certificate was computed; `diracflow check` does."]
+    return [
+        "",
+        "Total variation to the true density is at most (standard error):",
+        *(
+            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
+            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
+            for row in rows
+        ),
+    ]
+
+
+def _errors(header: dict[str, Any]) -> list[str]:
+    rows = header["errors"]
+    if not rows:
+        return []
+    return [
+        "",
+        "Against the exact density, means over starts: relative squared L2, total variation",
+        *(
+            f"  t = {row['t']:<9.3g} {row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
+            for row in rows
+        ),
+    ]
+
+
+def _start_time(header: dict[str, Any]) -> str:
+    law = header["start_times"]
+    return f"{header['start_time']:g}" if law is None else in_words(law)
+
+
+def _horizon(header: dict[str, Any]) -> str:
+    legs, horizon = header["settings"]["legs"], header["horizon"]
+    divided = f", in {legs} legs of {horizon / legs:g}" if legs > 1 else ""
+    if header["status"] == "FINISHED":
+        return f"{horizon:g}, reached{divided}"
+    return f"{horizon:g} of {header['asked_horizon']:g} asked for ({header['status']}){divided}"

@@ -1,0 +1,173 @@
+r"""Ready-made SDEs whose states are positive or lie between two ends."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from jaxtyping import Array
+
+from ..sde.domains import Interval, Positive, Real
+from ..sde.laws import LogNormal, Normal, Product, Uniform
+from ..sde.sde import SDE
+from .families import ExactGeometricBrownian, Fixed
+from .model import Model, origin_of, require_finite, require_positive
+from .square_root import ExactCIR
+
+
+def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
+    r"""Geometric Brownian motion $dX = \mu X\,dt + \sigma X\,dW$, a price."""
+    require_positive(noise=noise)
+    require_finite(rate=rate)
+    sde = SDE(
+        Partial(_proportional_drift, rate),
+        Partial(_power_noise, noise, 1.0),
+        1,
+        domain=Positive(),
+        origin=origin_of("geometric_brownian", rate=rate, noise=noise),
+    )
+    exact = Fixed(ExactGeometricBrownian(), rate=rate, noise=noise)
+    return Model("geometric_brownian", sde, LogNormal(0.0, 0.5).expand(1), 1.0, exact)
+
+
+def cir(rate: float = 3.0, level: float = 0.3, noise: float = 0.2) -> Model:
+    r"""The Cox--Ingersoll--Ross process $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$.
+
+    Zero is reached if $2\kappa m < \sigma^2$; `learn` then warns.
+    """
+    require_positive(rate=rate, level=level, noise=noise)
+    sde = SDE(
+        Partial(_reverting_drift, rate, level),
+        Partial(_power_noise, noise, 0.5),
+        1,
+        domain=Positive(),
+        origin=origin_of("cir", rate=rate, level=level, noise=noise),
+    )
+    exact = Fixed(ExactCIR(), rate=rate, level=level, noise=noise)
+    return Model("cir", sde, LogNormal(np.log(level), 0.4).expand(1), 1.0, exact)
+
+
+def ckls(
+    rate: float = 0.5921, level: float = 0.0689, noise: float = 1.2924, exponent: float = 1.5
+) -> Model:
+    r"""The short rate $dX = \kappa(m - X)\,dt + \sigma X^\gamma\,dW$ of Chan et al.
+
+    The defaults are their estimates (Journal of Finance, 1992), in years.
+    """
+    require_positive(rate=rate, level=level, noise=noise, exponent=exponent)
+    sde = SDE(
+        Partial(_reverting_drift, rate, level),
+        Partial(_power_noise, noise, exponent),
+        1,
+        domain=Positive(),
+        origin=origin_of("ckls", rate=rate, level=level, noise=noise, exponent=exponent),
+    )
+    return Model("ckls", sde, LogNormal(np.log(level), 0.3).expand(1), 1.0, None)
+
+
+def jacobi(rate: float = 2.0, level: float = 0.4, noise: float = 0.5) -> Model:
+    r"""The Jacobi (Wright--Fisher) process $dX = \kappa(m - X)\,dt + \sigma\sqrt{X(1-X)}\,dW$.
+
+    A share between 0 and 1. The ends are reached if $2\kappa m$ or $2\kappa(1 - m)$ is below
+    $\sigma^2$.
+    """
+    require_positive(rate=rate, level=level, noise=noise)
+    if level >= 1:
+        raise ValueError(f"`level` must lie between 0 and 1; got {level}.")
+    sde = SDE(
+        Partial(_reverting_drift, rate, level),
+        Partial(_jacobi_noise, noise),
+        1,
+        domain=Interval(0.0, 1.0),
+        origin=origin_of("jacobi", rate=rate, level=level, noise=noise),
+    )
+    return Model("jacobi", sde, Uniform(0.1, 0.9).expand(1), 1.0, None)
+
+
+def lotka_volterra(
+    birth: float = 1.0,
+    predation: float = 1.0,
+    death: float = 1.0,
+    growth: float = 1.0,
+    noise: float = 0.3,
+) -> Model:
+    r"""Prey $X$ and predators $Y$, after Lotka and Volterra.
+
+    $dX = X(a - bY)\,dt + \sigma X\,dW_1$ and $dY = Y(gX - c)\,dt + \sigma Y\,dW_2$, with `birth`
+    $a$ and `predation` $b$ of the prey, `death` $c$ and `growth` $g$ of the predators.
+    """
+    rates = {"birth": birth, "predation": predation, "death": death, "growth": growth}
+    require_positive(**rates, noise=noise)
+    sde = SDE(
+        Partial(_lotka_volterra_drift, *rates.values()),
+        Partial(_proportional_noise, noise),
+        2,
+        domain=Positive(),
+        origin=origin_of("lotka_volterra", **rates, noise=noise),
+    )
+    balance = np.log([death / growth, birth / predation])
+    return Model("lotka_volterra", sde, LogNormal(balance, 0.3).expand(2), 1.0, None)
+
+
+def heston(
+    rate: float = 2.0,
+    level: float = 0.09,
+    noise: float = 0.3,
+    correlation: float = -0.6,
+    drift: float = 0.0,
+) -> Model:
+    r"""Logarithm of a price, and its variance, after Heston.
+
+    $dX = (\mu - V/2)\,dt + \sqrt V\,dW_1$, $dV = \kappa(\theta - V)\,dt + \sigma\sqrt V\,dW_2$ with
+    $dW_1dW_2 = \rho\,dt$.
+    """
+    require_positive(rate=rate, level=level, noise=noise)
+    require_finite(correlation=correlation, drift=drift)
+    if not abs(correlation) < 1:
+        raise ValueError(f"`correlation` must lie between -1 and 1; got {correlation}.")
+    sde = SDE(
+        Partial(_heston_drift, rate, level, drift),
+        Partial(_heston_noise, noise, correlation),
+        2,
+        domain=(Real(), Positive()),
+        origin=origin_of(
+            *("heston",), rate=rate, level=level, noise=noise, correlation=correlation, drift=drift
+        ),
+    )
+    starts = Product(Normal(0.0, 0.1), LogNormal(np.log(level), 0.25))
+    return Model("heston", sde, starts, 1.0, None)
+
+
+def _proportional_drift(rate: Array, t: Array, x: Array) -> Array:
+    return rate * x
+
+
+def _reverting_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
+    return rate * (level - x)
+
+
+def _power_noise(noise: Array, exponent: Array, t: Array, x: Array) -> Array:
+    return noise * x[:, None] ** exponent
+
+
+def _proportional_noise(noise: Array, t: Array, x: Array) -> Array:
+    return jnp.diag(noise * x)
+
+
+def _jacobi_noise(noise: Array, t: Array, x: Array) -> Array:
+    return noise * jnp.sqrt(x * (1 - x))[:, None]
+
+
+def _lotka_volterra_drift(
+    birth: Array, predation: Array, death: Array, growth: Array, t: Array, x: Array
+) -> Array:
+    prey, predators = x
+    return jnp.stack([prey * (birth - predation * predators), predators * (growth * prey - death)])
+
+
+def _heston_drift(rate: Array, level: Array, drift: Array, t: Array, x: Array) -> Array:
+    return jnp.stack([drift - x[1] / 2, rate * (level - x[1])])
+
+
+def _heston_noise(noise: Array, correlation: Array, t: Array, x: Array) -> Array:
+    rest = jnp.sqrt(1 - jnp.asarray(correlation, x.dtype) ** 2)
+    rows = jnp.array([[1.0, 0.0], [noise * correlation, noise * rest]], x.dtype)
+    return jnp.sqrt(x[1]) * rows

@@ -1,0 +1,108 @@
+r"""The exact transition density of the Cox--Ingersoll--Ross process, with parameters.
+
+$dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ has $2cX(t) \sim \chi'^2_{\delta}(2u)$, a noncentral
+chi-square law with $c = 2\kappa/(\sigma^2(1 - e^{-\kappa t}))$, $u = c\,x_0e^{-\kappa t}$ and
+$\delta = 4\kappa m/\sigma^2$ degrees of freedom.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, ndtr
+from jaxtyping import Array, Float
+
+from ..sde.domains import AbstractDomain
+from ..sde.parameters import Bounds
+from ..transition.transition_density import AbstractTransitionDensity
+from .bessel import log_scaled_bessel
+from .families import HALF_LINE, mean_decay
+
+# Halvings of the bracket of a quantile: from any width met down to rounding.
+_HALVINGS = 60
+_NO_SAMPLES = "Samples of CIR need 4 * rate * level > noise**2; its density does not."
+
+
+class ExactCIR(AbstractTransitionDensity):
+    r"""Transition of $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ on the positive half line.
+
+    `params` are `rate` $\kappa$, `level` $m$ and `noise` $\sigma$, all positive; starts must be
+    positive. Zero may be reached where $2\kappa m < \sigma^2$; the density is then that of the
+    process reflected there. Samples need $4\kappa m > \sigma^2$, and are not differentiable.
+    """
+
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(self) -> None:
+        self.params = ("rate", "level", "noise")
+        self.dim, self.noise_dim = 1, 2
+        self.horizon = np.inf
+
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return HALF_LINE
+
+    @property
+    def param_bounds(self) -> Bounds:
+        return dict.fromkeys(self.params, (0.0, np.inf))
+
+    def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
+        return t
+
+    def _log_prob(
+        self, state: Float[Array, ""], x: Float[Array, " 1"], x0: Float[Array, " 4"]
+    ) -> Float[Array, ""]:
+        scale, u, order = _chi_square(state, x0)
+        positive = x[0] > 0
+        v = scale * jnp.where(positive, x[0], 1.0)
+        distance = jnp.sqrt(v) - jnp.sqrt(u)
+        bessel = log_scaled_bessel(order, 2 * jnp.sqrt(u * v))
+        log_density = jnp.log(scale) - distance**2 + order * jnp.log(v) + bessel
+        return jnp.where(positive, log_density, -jnp.inf)
+
+    def _from_noise(
+        self, state: Float[Array, ""], noise: Float[Array, " 2"], x0: Float[Array, " 4"]
+    ) -> Float[Array, " 1"]:
+        # A noncentral chi-square is a shifted squared normal plus a central one of a degree less.
+        scale, u, order = _chi_square(state, x0)
+        shape = eqx.error_if(order + 0.5, order <= -0.5, _NO_SAMPLES)
+        squared = (noise[:1] + jnp.sqrt(2 * u)) ** 2
+        return (squared / 2 + gamma_quantile(shape, noise[1])) / scale
+
+    def _require_samples(self, start: Float[Array, "*batch 4"]) -> None:
+        if not isinstance(start, jax.core.Tracer):
+            _, rate, level, noise = np.moveaxis(np.asarray(start), -1, 0)
+            if np.any(4 * rate * level <= noise**2):
+                raise ValueError(_NO_SAMPLES)
+
+
+def _chi_square(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array, Array]:
+    """The scale $c$, half the noncentrality $u$, and the order of the Bessel function."""
+    x0, rate, level, noise = start
+    scale = 2 / (noise**2 * t * mean_decay(rate * t))
+    return scale, scale * x0 * jnp.exp(-rate * t), 2 * rate * level / noise**2 - 1
+
+
+def gamma_quantile(shape: Float[Array, ""], noise: Float[Array, ""]) -> Float[Array, ""]:
+    """The point of a gamma law of unit scale with the rank that `noise` has among normals."""
+    log_rank = log_ndtr(noise)
+
+    # Ranks above a half are compared from above, or rounding would end the upper tail.
+    def below(y: Array) -> Array:
+        lower = gammainc(shape, y) < ndtr(noise)
+        return jnp.where(noise < 0, lower, gammaincc(shape, y) > ndtr(-noise))
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        middle = (ends[0] + ends[1]) / 2
+        up = below(jnp.exp(middle))
+        return jnp.where(up, middle, ends[0]), jnp.where(up, ends[1], middle)
+
+    # The distribution function lies below y**a / Gamma(a + 1); its tail, by Laurent and Massart,
+    # below exp(-s) beyond a + sqrt(2 a s) + s.
+    s = -log_ndtr(-noise)
+    low = (log_rank + gammaln(shape + 1)) / shape
+    high = jnp.log(shape + jnp.sqrt(2 * shape * s) + s)
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, jnp.maximum(low, high)))
+    return jnp.exp((low + high) / 2)

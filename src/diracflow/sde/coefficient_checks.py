@@ -1,0 +1,157 @@
+r"""Whether an SDE can be learned from a given law of starts.
+
+Noise must reach every component: directly, if the covariance $\Sigma$ is positive definite, or
+through the drift. Linearised at a start, with $A = \nabla b$, the law of $X$ after any time has a
+density if and only if $(\sigma, A\sigma, \dots, A^{d-1}\sigma)$ has rank $d$: Kalman's condition.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .conditioning import given
+from .laws import AbstractLaw
+from .sde import SDE
+
+# Starts at which the coefficients are tried out.
+_TRIALS = 256
+# Smallest singular value, relative to the largest, of what counts as regular. Squared in the
+# covariance: beyond this float64 cannot tell its Cholesky factor from singular.
+_SINGULAR = 1e-7
+# Share of a law beyond which no training draws.
+_FAR = 1e-12
+
+
+def check_starts(sde: SDE, starts: AbstractLaw) -> None:
+    """Raise if a law has mass outside the domain of the SDE, as far as trainings draw from it."""
+    dim = sde.dim
+    far = jnp.asarray([_FAR, 1 - _FAR])
+    # Along each axis of the law and along its diagonals, and at random.
+    axes = jnp.full((dim, 2, dim), 0.5).at[jnp.arange(dim), :, jnp.arange(dim)].set(far)
+    corners = jnp.broadcast_to(far[:, None], (2, dim))
+    u = jnp.concatenate([axes.reshape(-1, dim), corners])
+    x = np.concatenate([starts.transport(u), starts.sample(jr.key(0), (_TRIALS,))])
+    for component, part in enumerate(sde.domain):
+        values = x[:, component]
+        outside = ~np.asarray(part.contains(values))
+        if outside.any():
+            raise ValueError(
+                f"`starts` must lie inside the domain: component {component} lives in {part}, and "
+                f"the law reaches {values[outside][0]:.4g}. Take `diracflow.LogNormal` for "
+                "positive components, `diracflow.Uniform` for intervals, or `diracflow.Product` of "
+                "such laws."
+            )
+
+
+def check_coefficients(
+    sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
+) -> None:
+    """Raise if a coefficient is not finite, or noise does not reach every component, at a start.
+
+    Draws of `starts` have parameters and the time of the start behind them, where these vary.
+    """
+    x0 = _trials(starts)
+    for tau in (0.0, horizon):
+        drift, sigma, slopes, t = coefficients(sde, start_time, jnp.asarray(tau), x0)
+        where = _Where(sde, t, x0)
+        _require_finite("drift", drift, where)
+        _require_finite("diffusion", sigma, where)
+        _require_reached(np.asarray(sigma), np.asarray(slopes), where)
+
+
+def is_degenerate(sde: SDE, starts: AbstractLaw, start_time: float | None) -> bool:
+    r"""Whether the covariance $\Sigma$ is singular at a draw of the start law."""
+    return is_degenerate_at(sde, start_time, _trials(starts))
+
+
+def is_degenerate_at(sde: SDE, start_time: float | None, x0: Float[Array, "n d+k"]) -> bool:
+    r"""Whether the covariance $\Sigma$ is singular at one of some starts."""
+    _, sigma, _, _ = coefficients(sde, start_time, jnp.zeros(()), x0)
+    return bool(np.any(_lacks_rank(np.asarray(sigma, dtype=np.float64))))
+
+
+def _trials(starts: AbstractLaw) -> Float[Array, "n d+k"]:
+    return starts.sample(jr.key(0), (_TRIALS,))
+
+
+class _Where(NamedTuple):
+    """At what coefficients were tried out."""
+
+    sde: SDE
+    t: Float[Array, " n"]
+    x0: Float[Array, "n d+k"]
+
+    def shown(self, index: int) -> str:
+        x, tail = np.split(np.asarray(self.x0[index]), [self.sde.dim])
+        named = zip(self.sde.params, tail, strict=False)
+        params = "".join(f", {name}={value:.4g}" for name, value in named)
+        return f"t={float(self.t[index]):g}, x={_shown(x)}{params}, a draw of the start law"
+
+
+@eqx.filter_jit
+def coefficients(
+    sde: SDE, start_time: float | None, tau: Float[Array, ""], x0: Float[Array, "n d+k"]
+) -> tuple[Float[Array, "n d"], Float[Array, "n d m"], Float[Array, "n d d"], Float[Array, " n"]]:
+    """Drift, diffusion, slopes of the drift, and time, a while after some starts began."""
+
+    def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array, Array]:
+        member, x, s = given(sde, start_time, g)
+        t = s + tau
+        slopes = jax.jacfwd(lambda y: member.drift(t, y))(x)
+        return member.drift(t, x), member.diffusion(t, x), slopes, t
+
+    return jax.vmap(one)(x0)
+
+
+def _require_finite(name: str, values: Array, where: _Where) -> None:
+    good = np.all(np.isfinite(values), axis=tuple(range(1, values.ndim)))
+    if not good.all():
+        worst = int(np.argmin(good))
+        raise ValueError(
+            f"`{name}` is not finite at {where.shown(worst)}; it is {_shown(values[worst])}."
+        )
+
+
+def _require_reached(sigma: np.ndarray, slopes: np.ndarray, where: _Where) -> None:
+    unreached = _lacks_rank(sigma)
+    if unreached.any():
+        unreached[unreached] = _lacks_rank(_reach(sigma[unreached], slopes[unreached]))
+    if unreached.any():
+        worst, dim = int(np.argmax(unreached)), sigma.shape[1]
+        reach = _reach(sigma[[worst]], slopes[[worst]])[0]
+        rank = np.linalg.matrix_rank(reach, tol=_SINGULAR * float(np.linalg.norm(reach, 2)))
+        raise ValueError(
+            "Noise must reach every component, directly or through the drift; at "
+            f"{where.shown(worst)}, it reaches {rank} of {dim} "
+            f"directions: the diffusion is {_shown(sigma[worst])}, the drift's slopes are "
+            f"{_shown(slopes[worst])}. Add a little noise to a component that it does not reach, "
+            "or leave out a component that follows from the others."
+        )
+
+
+def _reach(sigma: np.ndarray, slopes: np.ndarray) -> Float[np.ndarray, "n d k"]:
+    r"""Kalman's $(\sigma, A\sigma, \dots)$, with slopes and rows in units of their own."""
+    rates = np.linalg.norm(np.nan_to_num(slopes), axis=(1, 2), keepdims=True)
+    unit = np.nan_to_num(slopes) / np.where(rates > 0, rates, 1.0)
+    blocks = [sigma]
+    for _ in range(sigma.shape[1] - 1):
+        blocks.append(unit @ blocks[-1])
+    reach = np.concatenate(blocks, axis=2)
+    sizes = np.linalg.norm(reach, axis=2, keepdims=True)
+    return reach / np.where(sizes > 0, sizes, 1.0)
+
+
+def _lacks_rank(matrices: Float[np.ndarray, "n d k"]) -> Bool[np.ndarray, " n"]:
+    values = np.linalg.svd(matrices, compute_uv=False)
+    dim = matrices.shape[1]
+    smallest = values[:, dim - 1] if values.shape[1] == dim else np.zeros(len(values))
+    return smallest <= _SINGULAR * np.maximum(values[:, 0], 1e-300)
+
+
+def _shown(values: Array | np.ndarray) -> str:
+    return np.array2string(np.asarray(values), precision=4, separator=", ").replace("\n", "")

@@ -1,0 +1,334 @@
+r"""Laws of the start point.
+
+A law is known by its transport from the unit cube, so that quasi-random points become
+quasi-random draws. Parameters may be scalars; `expand` repeats them over the components once the
+dimension of the problem is known.
+"""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import gammaincc, ndtri
+from jax.scipy.stats import norm
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from .argument_checks import checked_count, checked_key, checked_point, checked_shape, real_numbers
+
+Parameter = np.ndarray
+
+
+class AbstractLaw(eqx.Module):
+    """A probability law on states."""
+
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int | None:
+        """Length of a draw; `None` while all parameters are scalars."""
+
+    @abc.abstractmethod
+    def expand(self, dim: int) -> "AbstractLaw":
+        """The same law with every parameter written out for `dim` components."""
+
+    @abc.abstractmethod
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Image of a point of the unit cube."""
+
+    @abc.abstractmethod
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Point whose images under the normal distribution function `from_uniform` carries to `x`.
+
+        Infinite outside the support.
+        """
+
+    @abc.abstractmethod
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """Log-density at one point."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict:
+        """Name and parameters in plain Python, from which `law_from` makes the law again."""
+
+    def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Log-density; the last axis of `x` is the state."""
+        return jnp.vectorize(self._log_prob, signature="(d)->()")(self._points(x))
+
+    def coverage(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
+        """Share of the law that lies further out than `x`: 1 at the centre, 0 outside."""
+        x = self._points(x)
+        half = self.squared_distance(x) / 2
+        return gammaincc(x.shape[-1] / 2, jnp.minimum(half, jnp.finfo(x.dtype).max))
+
+    @eqx.filter_jit
+    def squared_distance(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+        """Squared distance from the centre in standard deviations, as if the law were normal."""
+        z = jnp.vectorize(self.to_normal, signature="(d)->(d)")(x)
+        return jnp.sum(z**2, axis=-1)
+
+    def sample(
+        self, key: PRNGKeyArray, shape: int | tuple[int, ...] = ()
+    ) -> Float[Array, "*shape d"]:
+        """Independent draws, of shape `shape + (dim,)`."""
+        sizes = (*checked_shape(shape), self.dim or 1)
+        u = jr.uniform(checked_key(key), sizes, minval=jnp.finfo(jnp.result_type(float)).tiny)
+        return self.transport(u)
+
+    @eqx.filter_jit
+    def transport(self, u: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch d"]:
+        """Images of points of the unit cube; the last axis is the state."""
+        return jnp.vectorize(self.from_uniform, signature="(d)->(d)")(jnp.asarray(u))
+
+    def _points(self, x: ArrayLike) -> Float[Array, "*batch d"]:
+        """States along the last axis, of any length while all parameters are scalars."""
+        dim = self.dim
+        if dim is None:
+            shape = np.shape(real_numbers("x", x))
+            dim = shape[-1] if shape else 1
+        return jnp.asarray(checked_point("x", x, dim))
+
+
+class Normal(AbstractLaw):
+    """Gaussian, by mean and standard deviation (scalars or vectors) or by a covariance matrix.
+
+    >>> import diracflow as df
+    >>> df.Normal([0.0, 1.0], covariance=[[2.0, 0.5], [0.5, 1.0]]).dim
+    2
+    """
+
+    mean: Parameter
+    factor: Parameter  # standard deviations, or the lower Cholesky factor of the covariance
+
+    def __init__(
+        self,
+        mean: ArrayLike = 0.0,
+        std: ArrayLike | None = None,
+        *,
+        covariance: ArrayLike | None = None,
+    ):
+        if std is not None and covariance is not None:
+            raise ValueError("`Normal` takes `std` or `covariance`; got both.")
+        self.mean = _vector("mean", mean)
+        if covariance is not None:
+            self.factor = _cholesky(covariance)
+        else:
+            self.factor = _vector("std", 1.0 if std is None else std)
+            _require(self.factor > 0, f"`std` must be positive; got {std}.")
+        spread = "std" if covariance is None else "covariance"
+        _same_length(**{"mean": self.mean, spread: self.factor})
+
+    @property
+    def dim(self) -> int | None:
+        return _common_length(self.mean, self.factor)
+
+    def expand(self, dim: int) -> "Normal":
+        mean = _repeat(self, self.mean, dim)
+        if self.factor.ndim == 2:
+            _repeat(self, self.factor[0], dim)
+            return Normal(mean, covariance=self.factor @ self.factor.T)
+        return Normal(mean, _repeat(self, self.factor, dim))
+
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        noise = ndtri(u)
+        spread = self.factor @ noise if self.factor.ndim == 2 else self.factor * noise
+        return jnp.asarray(self.mean, u.dtype) + spread
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        centred = x - jnp.asarray(self.mean, x.dtype)
+        if self.factor.ndim < 2:
+            return centred / self.factor
+        return solve_triangular(self.factor, centred, lower=True)
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        scales = jnp.diag(self.factor) if self.factor.ndim == 2 else self.factor
+        return jnp.sum(norm.logpdf(self.to_normal(x)) - jnp.log(scales))
+
+    def describe(self) -> dict:
+        spread = (
+            {"covariance": (self.factor @ self.factor.T).tolist()}
+            if self.factor.ndim == 2
+            else {"std": self.factor.tolist()}
+        )
+        return {"law": "Normal", "mean": self.mean.tolist(), **spread}
+
+
+class Uniform(AbstractLaw):
+    """Uniform on a box, each side given by scalars or vectors."""
+
+    low: Parameter
+    high: Parameter
+
+    def __init__(self, low: ArrayLike = 0.0, high: ArrayLike = 1.0):
+        self.low, self.high = _vector("low", low), _vector("high", high)
+        _same_length(low=self.low, high=self.high)
+        _require(self.low < self.high, f"`Uniform` needs `low < high`; got {low} and {high}.")
+
+    @property
+    def dim(self) -> int | None:
+        return _common_length(self.low, self.high)
+
+    def expand(self, dim: int) -> "Uniform":
+        return Uniform(_repeat(self, self.low, dim), _repeat(self, self.high, dim))
+
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.low + (self.high - self.low) * u
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        u = (x - self.low) / (self.high - self.low)
+        return jnp.where((u > 0) & (u < 1), ndtri(jnp.clip(u, 0, 1)), jnp.inf)
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        inside = jnp.all((x >= self.low) & (x <= self.high))
+        volume = jnp.sum(jnp.log((self.high - self.low) * jnp.ones_like(x)))
+        return jnp.where(inside, -volume, -jnp.inf)
+
+    def describe(self) -> dict:
+        return {"law": "Uniform", "low": self.low.tolist(), "high": self.high.tolist()}
+
+
+class LogNormal(AbstractLaw):
+    """Law of the exponential of independent Gaussians of the given mean and deviation."""
+
+    log: Normal
+
+    def __init__(self, mean: ArrayLike = 0.0, std: ArrayLike = 1.0):
+        if std is None:
+            raise ValueError("`std` must be positive; got None.")
+        self.log = Normal(mean, std)
+
+    @property
+    def dim(self) -> int | None:
+        return self.log.dim
+
+    def expand(self, dim: int) -> "LogNormal":
+        log = self.log.expand(dim)
+        return LogNormal(log.mean, log.factor)
+
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.exp(self.log.from_uniform(u))
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        log_x = jnp.log(jnp.where(x > 0, x, 1.0))
+        return jnp.where(x > 0, self.log.to_normal(log_x), jnp.inf)
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        log_x = jnp.log(jnp.where(x > 0, x, 1.0))
+        return jnp.where(jnp.all(x > 0), self.log._log_prob(log_x) - jnp.sum(log_x), -jnp.inf)
+
+    def describe(self) -> dict:
+        return {**self.log.describe(), "law": "LogNormal"}
+
+
+class Product(AbstractLaw):
+    """Independent laws side by side; a law of scalars takes one component."""
+
+    laws: tuple[AbstractLaw, ...]
+
+    def __init__(self, *laws: AbstractLaw):
+        if not laws or not all(isinstance(law, AbstractLaw) for law in laws):
+            raise ValueError("`Product` takes one law or more, each a `diracflow` law.")
+        self.laws = tuple(law.expand(law.dim or 1) for law in laws)
+
+    @property
+    def dim(self) -> int:
+        return sum(law.dim or 1 for law in self.laws)
+
+    def expand(self, dim: int) -> "Product":
+        if dim != self.dim:
+            raise ValueError(f"This `Product` has {self.dim} components; the problem has {dim}.")
+        return self
+
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        parts = jnp.split(u, self._cuts())
+        return jnp.concatenate(
+            [law.from_uniform(part) for law, part in zip(self.laws, parts, strict=True)]
+        )
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        parts = jnp.split(x, self._cuts())
+        return jnp.concatenate(
+            [law.to_normal(part) for law, part in zip(self.laws, parts, strict=True)]
+        )
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        parts = jnp.split(x, self._cuts())
+        terms = [law._log_prob(part) for law, part in zip(self.laws, parts, strict=True)]
+        return jnp.sum(jnp.stack(terms))
+
+    def describe(self) -> dict:
+        return {"law": "Product", "laws": [law.describe() for law in self.laws]}
+
+    def _cuts(self) -> list[int]:
+        return np.cumsum([law.dim or 1 for law in self.laws])[:-1].tolist()
+
+
+def law_from(description: dict) -> AbstractLaw:
+    """The law that `describe` described."""
+    parameters = dict(description)
+    name = parameters.pop("law", None)
+    if name == "Product":
+        return Product(*map(law_from, parameters["laws"]))
+    if name == "Mixture":
+        from .mixture import Mixture  # which needs the class of all laws
+
+        return Mixture([*map(law_from, parameters["laws"])], parameters["weights"])
+    makers = {"Normal": Normal, "Uniform": Uniform, "LogNormal": LogNormal}
+    if name not in makers:
+        known = sorted([*makers, "Mixture", "Product"])
+        raise ValueError(f"Unknown law {name!r}; known are {known}.")
+    return makers[name](**parameters)
+
+
+def _vector(name: str, value: ArrayLike) -> Parameter:
+    array = _array(name, value)
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(f"`{name}` must be a scalar or a vector; got shape {array.shape}.")
+    _require(np.isfinite(array), f"`{name}` must be finite; got {value}.")
+    return array
+
+
+def _array(name: str, value: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must hold real numbers; got {value!r}.") from None
+
+
+def _cholesky(covariance: ArrayLike) -> Parameter:
+    matrix = _array("covariance", covariance)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"`covariance` must be a square matrix; got shape {matrix.shape}.")
+    _require(np.isfinite(matrix), "`covariance` must be finite.")
+    _require(np.isclose(matrix, matrix.T), "`covariance` must be symmetric.")
+    smallest = np.linalg.eigvalsh(matrix)[0]
+    if smallest <= 0:
+        raise ValueError(
+            f"`covariance` must be positive definite; its smallest eigenvalue is {smallest:.3g}."
+        )
+    return np.linalg.cholesky(matrix)
+
+
+def _require(condition: np.ndarray, message: str) -> None:
+    if not np.all(condition):
+        raise ValueError(message)
+
+
+def _same_length(**parameters: Parameter) -> None:
+    lengths = {name: len(p) for name, p in parameters.items() if p.ndim}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"Parameters must have one length; got {lengths}.")
+
+
+def _common_length(*parameters: Parameter) -> int | None:
+    return next((len(p) for p in parameters if p.ndim), None)
+
+
+def _repeat(law: AbstractLaw, parameter: Parameter, dim: int) -> Parameter:
+    checked_count("dim", dim)
+    if parameter.ndim and len(parameter) != dim:
+        raise ValueError(
+            f"The law {type(law).__name__} has {len(parameter)} components; the problem has {dim}."
+        )
+    return np.broadcast_to(parameter, (dim,))

@@ -1,0 +1,206 @@
+r"""Itô equations $dX = b(t, X)\,dt + \sigma(t, X)\,dW$ on $\mathbb{R}^d$.
+
+The coefficients are functions of one point. Everything else (batches, derivatives, covariance)
+is made from them by JAX, so they must be written with `jax.numpy`.
+
+Coefficients may depend on parameters, scalars that do not change along a path. Such an SDE is a
+family; `at` picks one of its members, and only a member has a drift.
+"""
+
+import numbers
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from .argument_checks import real_numbers
+from .domains import AbstractDomain, Real, domains_of
+from .parameters import Params, check_names, checked_param
+
+# Name of the built-in model an SDE comes from, and its arguments as JSON: static fields are hashed.
+Origin = tuple[str, str]
+# Of `(t, x)`, or of `(t, x, p)` with the parameters by name.
+Coefficient = Callable[..., Array]
+
+
+class SDE(eqx.Module):
+    r"""The equation $dX = b(t, X)\,dt + \sigma(t, X)\,dW$.
+
+    **Arguments:**
+
+    - `drift`: the function $b(t, x)$ of a scalar and a point of shape `(dim,)`; shape `(dim,)`.
+    - `diffusion`: the function $\sigma(t, x)$, to shape `(dim, m)`: one column for each of the `m`
+        independent Brownian motions, a square root of the covariance $\Sigma = \sigma\sigma^\top$.
+    - `dim`: the dimension $d$ of the state.
+    - `params`: names of parameters. Coefficients then take a third argument, a mapping `p` of these
+        names to scalars.
+    - `domain`: where the components live: `Real()`, `Positive()` or `Interval(a, b)`, one for all
+        or a tuple of one for each. Coefficients are evaluated inside only.
+    - `origin`: set by the built-in models, so that files can name them.
+
+    Shapes and types are checked at once, without evaluating anything.
+
+    >>> import jax.numpy as jnp
+    >>> import diracflow as df
+    >>> sde = df.SDE(drift=lambda t, x: -x, diffusion=lambda t, x: jnp.eye(2), dim=2)
+    >>> sde.noise_dim
+    2
+    >>> family = df.SDE(
+    ...     drift=lambda t, x, p: -p["rate"] * x,
+    ...     diffusion=lambda t, x, p: jnp.eye(1),
+    ...     dim=1,
+    ...     params=("rate",),
+    ... )
+    >>> family.at({"rate": 2.0}).drift(0.0, jnp.ones(1)).tolist()
+    [-2.0]
+    """
+
+    _drift: Coefficient
+    _diffusion: Coefficient
+    _names: tuple[str, ...] = eqx.field(static=True)
+    _values: Float[Array, " k"] | None  # of the parameters, once they are known
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    _origin: Origin | None = eqx.field(static=True)
+    domain: tuple[AbstractDomain, ...]
+
+    def __init__(
+        self,
+        drift: Coefficient,
+        diffusion: Coefficient,
+        dim: int,
+        *,
+        params: tuple[str, ...] = (),
+        domain: AbstractDomain | Sequence[AbstractDomain] = Real(),  # noqa: B008 (immutable)
+        origin: Origin | None = None,
+    ):
+        if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
+            raise ValueError(
+                f"`dim` must be a positive integer, the length of a state; got {dim!r}."
+            )
+        names = _checked_names(params)
+        drift_shape = _traced_shape("drift", drift, dim, names)
+        if drift_shape != (dim,):
+            raise ValueError(
+                f"`drift{_arguments(names)}` must return shape ({dim},), one number for each "
+                f"component; got {drift_shape}."
+            )
+        diffusion_shape = _traced_shape("diffusion", diffusion, dim, names)
+        if len(diffusion_shape) != 2 or diffusion_shape[0] != dim or diffusion_shape[1] < 1:
+            raise ValueError(
+                f"`diffusion{_arguments(names)}` must return shape ({dim}, m), one column for each "
+                f"Brownian motion; got {diffusion_shape}. For independent noise in each component "
+                "return `jnp.diag(...)`."
+            )
+        self.domain = domains_of(domain, dim)
+        self._drift = drift
+        self._diffusion = diffusion
+        self._names, self._values = names, None
+        self.dim = int(dim)
+        self.noise_dim = diffusion_shape[1]
+        self._origin = origin
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Names of the parameters that are still open."""
+        return () if self._values is not None else self._names
+
+    @property
+    def origin(self) -> Origin | None:
+        """The built-in model; it is that of the family, not of a member."""
+        return self._origin if self._values is None else None
+
+    def at(self, params: Params) -> "SDE":
+        """The member of the family with these parameters, an SDE like any other."""
+        check_names(self.params, params, "SDE")
+        values = [checked_param(name, params[name], {}) for name in self.params]
+        for name, value in zip(self.params, values, strict=True):
+            if value.ndim:
+                raise ValueError(f"`{name}` must be one number; got shape {value.shape}.")
+        return self.with_values(jnp.stack(values)) if values else self
+
+    def with_values(self, values: Float[Array, " k"]) -> "SDE":
+        """`at`, of values in the order of `params`."""
+        return eqx.tree_at(lambda sde: sde._values, self, values, is_leaf=lambda v: v is None)
+
+    def drift(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The drift $b(t, x)$."""
+        x = self._point(x)
+        return jnp.asarray(self._drift(t, x, *self._parameters()), x.dtype)
+
+    def diffusion(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d m"]:
+        r"""A square root $\sigma(t, x)$ of the covariance."""
+        x = self._point(x)
+        return jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
+
+    def covariance(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        r"""The covariance $\Sigma = \sigma\sigma^\top$."""
+        sigma = self.diffusion(t, x)
+        return sigma @ sigma.T
+
+    def _point(self, x: ArrayLike) -> Float[Array, " d"]:
+        """One state; whole numbers become floats, or the coefficients would be rounded to them."""
+        point = x if isinstance(x, jax.Array) else real_numbers("x", x)
+        if point.shape != (self.dim,):
+            raise ValueError(
+                f"Coefficients are functions of one state `x` of shape ({self.dim},); got shape "
+                f"{point.shape}. Use `jax.vmap` for several."
+            )
+        floating = jnp.issubdtype(point.dtype, jnp.floating)
+        return jnp.asarray(point) if floating else jnp.asarray(point, jnp.result_type(float))
+
+    def _parameters(self) -> tuple[dict[str, Array], ...]:
+        """What coefficients take beside `t` and `x`."""
+        if not self._names:
+            return ()
+        if self._values is None:
+            raise ValueError(
+                f"This SDE has the parameters {', '.join(self._names)}; its coefficients are those "
+                "of `sde.at({...})`, with a number for each."
+            )
+        return (dict(zip(self._names, self._values, strict=True)),)
+
+
+def _checked_names(params: object) -> tuple[str, ...]:
+    names = tuple(params) if isinstance(params, tuple | list) else ()
+    good = all(isinstance(name, str) and name for name in names)
+    if not isinstance(params, tuple | list) or not good or len(set(names)) < len(names):
+        raise ValueError(
+            f'`params` must be different names, such as `("rate", "noise")`; got {params!r}.'
+        )
+    return names
+
+
+def _arguments(names: tuple[str, ...]) -> str:
+    return "(t, x, p)" if names else "(t, x)"
+
+
+def _traced_shape(
+    name: str, coefficient: Coefficient, dim: int, names: tuple[str, ...]
+) -> tuple[int, ...]:
+    """Shape of a coefficient's value, found by abstract evaluation."""
+    called = f"{name}{_arguments(names)}"
+    if not callable(coefficient):
+        raise ValueError(
+            f"`{name}` must be a function of `{_arguments(names)}`; "
+            f"got {type(coefficient).__name__}."
+        )
+    number = jnp.result_type(float)
+    scalar, x = jax.ShapeDtypeStruct((), number), jax.ShapeDtypeStruct((dim,), number)
+    arguments = (scalar, x, dict.fromkeys(names, scalar)) if names else (scalar, x)
+    try:
+        value = eqx.filter_eval_shape(lambda *a: jnp.asarray(coefficient(*a)), *arguments)
+    except Exception as error:
+        third = f", `p` maps {', '.join(names)} to scalars" if names else ""
+        raise ValueError(
+            f"`{called}` could not be traced for a scalar `t` and an `x` of shape ({dim},){third}. "
+            f"It must be a function of {'three' if names else 'two'} arguments written with "
+            "`jax.numpy` (no `numpy`, no `if` on values). Parameters `p` are passed to both "
+            "coefficients if `params` names any, and only then. "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not (jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)):
+        raise ValueError(f"`{called}` must return real numbers; got dtype {value.dtype}.")
+    return value.shape

@@ -1,0 +1,55 @@
+"""How far a query of many rows is.
+
+On a terminal a bar is redrawn; otherwise a plain line is printed now and then.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from .batching import watched
+
+# Seconds between two plain lines.
+_PLAIN_EVERY = 10.0
+
+
+@contextlib.contextmanager
+def query_progress(shown: bool = True) -> Iterator[None]:
+    """Within this context, queries of more than a million rows show how far they are.
+
+    On the standard error. It has no part in results: `log_prob`, `score` and `sample` return what
+    they return without it. Queries within a `jax.jit` are not seen.
+    """
+    if not shown:
+        yield
+        return
+    # A dumb terminal cannot redraw a line.
+    live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    with _bar() if live else _lines() as watch, watched(watch):
+        yield
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Callable[[int, int], object]]:
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:-1], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("rows", total=None)
+        yield lambda done, rows: progress.update(task, completed=done, total=rows)
+
+
+@contextlib.contextmanager
+def _lines() -> Iterator[Callable[[int, int], object]]:
+    last = time.monotonic()
+
+    def watch(done: int, rows: int) -> None:
+        nonlocal last
+        if done == rows or time.monotonic() >= last + _PLAIN_EVERY:
+            last = time.monotonic()
+            print(f"{done} of {rows} rows", file=sys.stderr, flush=True)
+
+    yield watch

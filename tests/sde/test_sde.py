@@ -1,0 +1,77 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.sde.coefficient_checks import check_coefficients, is_degenerate
+
+
+def zero(t, x):
+    return jnp.zeros_like(x)
+
+
+def unit(t, x):
+    return jnp.eye(x.shape[0])
+
+
+BAD_CONSTRUCTIONS = {
+    "drift too long": (lambda t, x: jnp.zeros(3), unit, 2, r"must return shape \(2,\).*\(3,\)"),
+    "drift a scalar": (lambda t, x: x[0], unit, 2, r"must return shape \(2,\)"),
+    "diffusion a vector": (zero, lambda t, x: x, 2, r"\(2, m\).*\(2,\).*jnp.diag"),
+    "diffusion wrong rows": (zero, lambda t, x: jnp.eye(3), 2, r"\(2, m\).*\(3, 3\)"),
+    "no noise": (zero, lambda t, x: jnp.zeros((2, 0)), 2, r"\(2, m\)"),
+    "one argument": (lambda x: x, unit, 2, "could not be traced"),
+    "not traceable": (lambda t, x: np.sin(float(x[0])), unit, 2, "jax.numpy"),
+    "complex": (lambda t, x: 1j * x, unit, 2, "real numbers"),
+    "not a function": (3.0, unit, 2, "must be a function"),
+    "dim zero": (zero, unit, 0, "positive integer"),
+    "dim a float": (zero, unit, 2.0, "positive integer"),
+}
+
+
+@pytest.mark.parametrize(
+    "drift, diffusion, dim, message", BAD_CONSTRUCTIONS.values(), ids=BAD_CONSTRUCTIONS
+)
+def test_bad_constructions_are_refused(drift, diffusion, dim, message):
+    with pytest.raises(ValueError, match=message):
+        df.SDE(drift, diffusion, dim)
+
+
+def test_noise_columns_are_counted():
+    assert df.SDE(zero, lambda t, x: jnp.ones((2, 5)), 2).noise_dim == 5
+
+
+def test_integer_coefficients_become_floats():
+    sde = df.SDE(lambda t, x: jnp.ones(2, dtype=int), lambda t, x: jnp.eye(2, dtype=int), 2)
+    assert sde.drift(jnp.array(0.0), jnp.zeros(2)).dtype == jnp.float64
+
+
+BAD_VALUES = {
+    "nan drift": (lambda t, x: jnp.sqrt(x), unit, r"`drift` is not finite at t=0, x=\[-"),
+    "infinite noise": (zero, lambda t, x: jnp.eye(2) / (x[0] > 0), "`diffusion` is not finite"),
+    "singular noise": (zero, lambda t, x: jnp.array([[1.0], [0.0]]), "x=.*reaches 1 of 2"),
+    "rank one": (zero, lambda t, x: jnp.ones((2, 2)), "reaches 1 of 2"),
+    "nearly rank one": (zero, lambda t, x: jnp.array([[1.0, 1.0], [1.0, 1 + 1e-9]]), "reaches 1"),
+    # The velocity never acts on the position: Kalman's condition fails.
+    "cut off": (lambda t, x: -x, lambda t, x: jnp.array([[0.0], [1.0]]), "Add a little noise"),
+    "no noise": (lambda t, x: -x, lambda t, x: jnp.zeros((2, 1)), "reaches 0 of 2"),
+    "late nan": (lambda t, x: x * jnp.sqrt(0.5 - t), unit, "not finite at t=1"),
+}
+
+
+@pytest.mark.parametrize("drift, diffusion, message", BAD_VALUES.values(), ids=BAD_VALUES)
+def test_bad_values_name_the_point(drift, diffusion, message):
+    sde = df.SDE(drift, diffusion, 2)
+    with pytest.raises(ValueError, match=message):
+        check_coefficients(sde, df.Normal(0.0, 1.0).expand(2), 0.0, 1.0)
+
+
+def test_noise_may_reach_components_through_the_drift():
+    starts = df.Normal(0.0, 1.0).expand(2)
+    for model in (df.models.langevin(), df.models.duffing(), df.models.linear_langevin()):
+        check_coefficients(model.sde, starts, 0.0, 1.0)
+        assert is_degenerate(model.sde, starts, 0.0)
+    assert not is_degenerate(df.models.van_der_pol().sde, starts, 0.0)
+    # Scales of their own do no harm: a heavy particle with weak noise.
+    heavy = df.models.linear_langevin(stiffness=1e-6, friction=1e-6, noise=1e-6)
+    check_coefficients(heavy.sde, starts, 0.0, 1.0)

@@ -1,0 +1,105 @@
+"""Which runs are the same, and what is said of those that are not."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.planning.settings import settings_for
+from diracflow.sde.conditioning import scope
+from diracflow.training.run_identity import identity, identity_from
+
+
+def sde(rate=1.0, noise=0.5, **options):
+    return df.SDE(lambda t, x: -rate * x + t, lambda t, x: noise * jnp.eye(1), 1, **options)
+
+
+def family(power=1):
+    def drift(t, x, p):
+        return -p["rate"] * x**power
+
+    return df.SDE(drift, lambda t, x, p: jnp.eye(1), 1, params=("rate",))
+
+
+RATE = {"rate": df.Uniform(1, 4)}
+
+
+def made(
+    equation=None,
+    starts=df.Normal(0.0, 1.0),  # noqa: B008
+    params=None,
+    time=0.0,
+    horizon=1.0,
+    preset="quick",
+    key=0,
+    **settings,
+):
+    law = isinstance(time, df.Uniform)
+    equation = equation or (sde() if params is None else family())
+    laws = scope(equation, starts, params, time if law else None)
+    chosen = settings_for(preset, **{"samples": 64, **settings})
+    began = None if law else time
+    return identity(equation, laws, began, horizon, preset, chosen, jr.key(key))
+
+
+CHANGES = {
+    "drift": ({"equation": sde(1.0001)}, "`sde`, whose drift was"),
+    "drift by little": ({"equation": sde(1 + 1e-7)}, "`sde`, whose drift was"),
+    "diffusion": ({"equation": sde(noise=0.4)}, "`sde`, whose diffusion was"),
+    "noise columns": (
+        {"equation": df.SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 2)), 1)},
+        "`sde.noise_dim`, which was 1 and is now 2",
+    ),
+    "domain": (
+        {"equation": sde(domain=df.Interval(-30.0, 30.0))},
+        "`sde.domain`, which was .*Real.*Interval",
+    ),
+    "start law": ({"starts": df.Normal(0.0, 2.0)}, "`starts.std`, which was .*1.* and is now .*2"),
+    "kind of law": ({"starts": df.Uniform(-1, 1)}, "`starts.law`, which was Normal"),
+    "start time": ({"time": 0.5}, "`start_time`, which was 0.0 and is now 0.5"),
+    "start times": ({"time": df.Uniform(0, 1)}, "`start_times`"),
+    "parameters": ({"params": RATE}, r"`sde.params`, which was \[\]"),
+    "horizon": ({"horizon": 2.0}, "`horizon`, which was 1.0 and is now 2.0"),
+    "preset": ({"preset": "accurate", "tolerance": 1.5e-2}, "`preset`, which was quick"),
+    "tolerance": ({"tolerance": 1e-3}, "`settings.tolerance`, which was 0.015 and is now 0.001"),
+    "layers": ({"layers": 6}, "`settings.layers`"),
+    "allowance": ({"allowance": float("inf")}, "`settings.allowance`.*is now inf"),
+    "seed": ({"key": 1}, "`key`"),
+}
+
+
+@pytest.mark.parametrize("changes, message", CHANGES.values(), ids=CHANGES)
+def test_each_change_makes_another_run(changes, message):
+    found = made().differences(made(**changes))
+    assert found
+    assert any(_matches(message, text) for text in found), found
+
+
+def _matches(pattern, text):
+    import re
+
+    return re.search(pattern, text) is not None
+
+
+def test_laws_and_coefficients_of_families_are_compared():
+    run = made(params=RATE)
+    assert not run.differences(made(params=dict(RATE)))
+    assert "`params`" in run.differences(made(params={"rate": df.Uniform(1, 5)}))[0]
+    assert "drift" in run.differences(made(equation=family(power=3), params=RATE))[0]
+
+
+def test_the_same_run_is_recognised_when_written_anew():
+    run = made()
+    assert not run.differences(made(equation=sde()))
+    # Limits decide where a run stops, not what it computes.
+    assert not run.differences(made(max_steps=3, max_seconds=1.0))
+    assert not run.differences(identity_from(run.facts, run.probes))
+
+
+def test_rounding_makes_no_other_run():
+    # As another version may compute the same coefficients.
+    run = made()
+    probes = {name: table * (1 + 1e-14) for name, table in run.probes.items()}
+    assert not run.differences(identity_from(run.facts, probes))
+    assert np.isfinite(run.probes["probe_drift"]).all()
