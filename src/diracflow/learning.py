@@ -1,12 +1,11 @@
 r"""`learn`: from an SDE to its transition density."""
 
-import contextlib
-import dataclasses
 import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Unpack
 
 import jax
 import jax.random as jr
@@ -14,31 +13,19 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .density.extension import extension_text
-from .density.guard import outside_starts
 from .density.learned import TransitionDensity
 from .density.provenance import Facts
 from .density.summary import certificate_table
-from .flow.ansatz import AbstractAnsatz, StandardisedAnsatz
-from .galerkin.devices import Layout, checked_chunk, mesh_over
-from .planning.basis_rule import settled_basis
-from .planning.build_ansatz import (
-    build_ansatz,
-    require_fitting_source,
-    source_name,
-    source_reason,
-)
-from .planning.context_rule import settled_context
+from .flow.ansatz import StandardisedAnsatz
 from .planning.explosion import explodes
-from .planning.memory import fitting_layout, memory_text, predicted_memory, require_memory
-from .planning.settings import Settings, settings_for
-from .planning.sizes import sampled, sized
-from .planning.subinterval_rule import MOST_WALKED, leg_length, legs_text, settled_legs
+from .planning.memory import memory_text
+from .planning.prepare import Prepared, checked_resources, prepare
+from .planning.settings import Options, settings_for
+from .planning.subinterval_rule import MOST_SAMPLED
 from .sde.argument_checks import checked_flag, checked_key
-from .sde.boundaries import BoundaryWarning, boundaries, boundary_message
-from .sde.chart import chart_for
-from .sde.coefficient_checks import check_coefficients, check_starts, is_degenerate
-from .sde.conditioning import scope
+from .sde.boundaries import BoundaryWarning, boundary_message
 from .sde.laws import AbstractLaw
+from .sde.problem import Problem, checked_problem
 from .sde.sde import SDE
 from .training.checkpointer import NoKeeper, keeper_in
 from .training.diagnosis import diagnosis
@@ -46,17 +33,19 @@ from .training.environment import versions
 from .training.explicit_loop import ExplicitLoop
 from .training.history import Record
 from .training.loop import TimeLoop
-from .training.multiprocess import Crew, crew_of
+from .training.multiprocess import crew_of
 from .training.progress import Progress, progress_for
 from .training.run_identity import identity
 from .training.status import Status
 from .training.switching_loop import SwitchingLoop
 
+ShowProgress = bool | Callable[[float], Progress]
+
 
 class TrainingFailed(RuntimeError):
-    """Numerics ended a training before the horizon.
+    """Training stopped before the horizon for a numerical reason.
 
-    `density` holds what was learned, usable up to `density.horizon`; `status` says what happened.
+    `density` holds what was learned, usable up to `density.horizon`. `status` names the reason.
     """
 
     def __init__(self, density: TransitionDensity):
@@ -74,184 +63,127 @@ def learn(
     starts: AbstractLaw,
     horizon: float,
     *,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray | int,
     preset: str = "accurate",
     params: Mapping[str, AbstractLaw] | None = None,
     start_time: float | AbstractLaw = 0.0,
-    progress: bool | Callable[[float], Progress] = False,
-    certify: bool = True,
+    progress: ShowProgress = False,
     checkpoint: str | os.PathLike | None = None,
-    memory_limit: float | None = None,
-    devices: int | Sequence[jax.Device] | None = None,
-    chunk: int | None = None,
-    **settings: object,
+    **options: Unpack[Options],
 ) -> TransitionDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
 
     **Arguments:**
 
-    - `sde`: the equation. If its states are constrained to a domain, it is learned in
-        coordinates without ends, and a `BoundaryWarning` tells of ends that paths can reach.
-    - `starts`: law of the start point, such as `diracflow.Normal(0.0, 1.0)`; scalars are repeated
-        over the components. All of it must lie inside the domain.
+    - `sde`: the equation. A `BoundaryWarning` names ends of its domain that paths can reach.
+    - `starts`: law of the start point, inside the domain. Scalars are repeated.
     - `horizon`: the longest time $T$ since the start.
-    - `key`: of `jax.random.key`; equal keys give equal results.
+    - `key`: a `jax.random.key` or an integer seed. Equal keys give equal results.
     - `preset`: `"quick"`, `"accurate"` or `"paper"`.
-    - `params`: a law of one number for each parameter of the SDE, such as
-        `{"rate": diracflow.Uniform(1, 4)}`. Queries then take values of them.
-    - `start_time`: the time $s$, for coefficients that depend on time, or a law of it. With a law,
-        queries take the time.
-    - `progress`: show how far the training is.
-    - `certify`: compute, at the end, the certificate that files carry with them; not if the end
-        is `max_seconds`.
-    - `checkpoint`: a directory in which the training is kept while it runs. If it keeps one of the
-        same run already, that is gone on with, to the same bits; see the page "Resume a training".
-    - `memory_limit`: gigabytes that the training may take, by prediction; all that there are, by
-        default. One that would take more streams its rows (`chunk`), and is refused if that does
-        not suffice.
-    - `devices`: over which points are divided: so many of `jax.devices()`, or a list of some; all
-        of them by default, those of other processes included (see the page "Scale out"). The result
-        is the same to rounding.
-    - `chunk`: rows that each device holds at once; the others are made again when they are needed,
-        which takes less memory and more time. By default all are held if memory allows. The result
-        is the same to rounding.
-    - `settings`: fields of `diracflow.Settings` that replace those of the preset.
+    - `params`: a law for each parameter of the SDE, such as `{"rate": diracflow.Uniform(1, 4)}`.
+    - `start_time`: the time $s$, or a law of it; with a law, queries take the time.
+    - `progress`: show a progress line.
+    - `checkpoint`: a directory for checkpoints. Training resumes from one of the same run there.
+    - `options`: fields of `diracflow.Settings`, which replace those of the preset; `certify=False`
+        skips the error bound; `memory_limit` (gigabytes), `devices` (a number or a list) and
+        `chunk` (rows held at once) bound the resources.
 
     **Returns:**
 
-    A `TransitionDensity`. If a limit (`max_steps`, `max_seconds`) ends the training, a warning
-    says so and the density reaches as far as its `horizon`; if numerics do, `TrainingFailed` is
-    raised with it.
+    A `TransitionDensity`. At a limit (`max_steps`, `max_seconds`) it reaches as far as its
+    `horizon`, with a warning; a numerical failure raises `TrainingFailed`, which holds it.
     """
-    called = time.monotonic()
-    chosen = settings_for(preset, **settings)
-    checked_flag("certify", certify)
-    if not callable(progress):
-        checked_flag("progress", progress)
-    horizon = _positive("horizon", horizon)
-    layout = Layout(mesh_over(devices), checked_chunk(chunk))
-    crew = crew_of(layout)
-    if memory_limit is not None:
-        memory_limit = _positive("memory_limit", memory_limit)
-    times = start_time if isinstance(start_time, AbstractLaw) else None
-    began = None if isinstance(start_time, AbstractLaw) else _real("start_time", start_time)
-    if not isinstance(sde, SDE):
-        raise ValueError(f"`sde` must be a `diracflow.SDE`; got {type(sde).__name__}.")
-    if not isinstance(starts, AbstractLaw):
-        raise ValueError(
-            f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
-        )
-    laws = scope(sde, starts, params, times)
-    law, key = laws.law, checked_key(key)
-    with contextlib.ExitStack() as stack:
-        with jax.enable_x64(True):
-            check_starts(sde, laws.starts)
-            check_coefficients(sde, law, began, horizon)
-            degenerate = is_degenerate(sde, law, began)
-            require_fitting_source(chosen, degenerate)
-            keeper = stack.enter_context(keeper_in(checkpoint, crew))
-            ends = boundaries(sde, law, began, horizon)
-            warned = boundary_message(ends)
-            if warned:
-                warnings.warn(warned, BoundaryWarning, stacklevel=2)
-            chart = chart_for(sde, law, began)
-            law = chart.law(law)
-            equation = chart.equation()
-            chosen = settled_context(chosen, equation, law, began, horizon, degenerate)
-            outside = functools.partial(outside_starts, laws, chart)
-            chosen = settled_legs(chosen, equation, law, began, horizon, outside)
-            reach = leg_length(horizon, chosen)
-            chosen = settled_basis(chosen, equation, law, began, reach, degenerate)
-            chosen = sized(chosen, sde.dim, law.dim)
+    called, key = time.monotonic(), checked_key(key)
+    settings, resources = settings_for(preset, **options), checked_resources(options)
+    certify = checked_flag("certify", options.get("certify", True))
+    crew = crew_of(resources.layout)
+    with jax.enable_x64(True):
+        problem = checked_problem(sde, starts, horizon, params, start_time)
+        _warn_of_boundaries(problem)
+        with keeper_in(checkpoint, crew) as keeper:
             flow_key, draw_key = jr.split(key)
-            ansatz = build_ansatz(equation, law, began, reach, chosen, flow_key)
-            chosen = sampled(chosen, len(ansatz.theta))
-            size = (chosen, len(ansatz.theta), sde.dim)
-            layout = fitting_layout(layout, memory_limit, *size)
-            memory = predicted_memory(*size, layout)
-            require_memory(memory, memory_limit, chosen, len(ansatz.theta))
-            why_source = source_reason(chosen.source, ansatz.source, degenerate)
-            # A file holds the source that was taken, not the rule that took it.
-            chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-            loop = _loop(ansatz, law, reach, chosen, draw_key, called, layout, crew)
-            run = (sde, laws, began, horizon, preset, chosen, key)
-            keeper.resume(functools.partial(identity, *run), loop)
-            size_text = memory_text(memory, chosen, len(ansatz.theta), layout)
-            text = legs_text(horizon, chosen) + size_text
-            judge = functools.partial(explodes, equation, law, began, reach)
-            status = _run(loop, keeper, reach, progress, text, judge)
-        facts = Facts(
-            settings=chosen,
-            preset=preset,
-            asked_horizon=horizon,
-            status=status,
-            seconds=loop.seconds(),
-            history=tuple(loop.history),
-            versions=versions(),
-            why_source=why_source,
-            key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
-            boundaries=ends,
-            memory=memory,
-        )
-        density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart).on_lattice()
-        _tell_of_walks(density)
-        if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
-            table = keeper.certificate or certificate_table(density, key)
-            keeper.finish(table)
-            density = density.with_facts(certificate=table)
+            prepared = prepare(problem, settings, flow_key, resources, preset)
+            loop = _loop_kind(prepared)(prepared, draw_key, called, crew)
+            keeper.resume(functools.partial(identity, problem, prepared.plan, key), loop)
+            status = _run(loop, keeper, prepared, progress)
+            density = _density(problem, prepared, loop, status, key)
+            if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:
+                table = keeper.certificate or certificate_table(density, key)
+                keeper.finish(table)
+                density = density.with_facts(certificate=table)
     return _delivered(density)
 
 
-def _loop(
-    ansatz: AbstractAnsatz,
-    law: AbstractLaw,
-    horizon: float,
-    chosen: Settings,
-    key: PRNGKeyArray,
-    called: float,
-    layout: Layout,
-    crew: Crew,
-) -> TimeLoop:
-    kind = SwitchingLoop if isinstance(ansatz, StandardisedAnsatz) else ExplicitLoop
-    return kind(ansatz, law, horizon, chosen, key, called, layout, crew)
+def _warn_of_boundaries(problem: Problem) -> None:
+    message = boundary_message(problem.boundaries)
+    if message:
+        warnings.warn(message, BoundaryWarning, stacklevel=3)
 
 
-def _run(
-    loop: TimeLoop,
-    keeper: NoKeeper,
-    horizon: float,
-    progress: bool | Callable[[float], Progress],
-    announcement: str,
-    explodes: Callable[[], bool],
-) -> Status:
-    """Run a loop to its end, keeping what it does and showing it."""
-    make = progress if callable(progress) else lambda h: progress_for(h, progress)
-    if not loop.crew.first:
-        make = Progress  # one of them talks
+def _loop_kind(prepared: Prepared) -> type[TimeLoop]:
+    return SwitchingLoop if isinstance(prepared.ansatz, StandardisedAnsatz) else ExplicitLoop
+
+
+def _run(loop: TimeLoop, keeper: NoKeeper, prepared: Prepared, progress: ShowProgress) -> Status:
+    """Run a loop to its end, with checkpoints and a progress line."""
+    if not callable(progress):
+        shown = checked_flag("progress", progress)
+        progress = lambda horizon: progress_for(horizon, shown)
+    make = progress if loop.crew.first else Progress  # one process reports
+    horizon = prepared.problem.horizon
     with keeper.following(), loop.crew.together(), make(horizon) as display:
 
         def report(record: Record) -> None:
             keeper.step(loop)
             display.update(record)
 
-        display.announce(announcement)
+        display.announce(_announcement(prepared))
         display.resume(loop.history)
         status = loop.run(report)
-        if status.failed and explodes():
+        if status.failed and explodes(prepared.problem):
             status = Status.EXPLODING
         display.finish(status)
     return status
 
 
-def _tell_of_walks(density: TransitionDensity) -> None:
-    """Warn where many legs were taken for a lattice that would not suffice."""
-    if density.lattice is not None or density.legs <= MOST_WALKED or density.horizon == 0:
+def _announcement(prepared: Prepared) -> str:
+    plan = prepared.plan
+    divided = f"{plan.legs} subintervals of {plan.reach:g}; the flow learns the first. "
+    size = memory_text(plan.memory, prepared.settings, plan.parameters, prepared.layout)
+    return (divided if plan.legs > 1 else "") + size
+
+
+def _density(
+    problem: Problem, prepared: Prepared, loop: TimeLoop, status: Status, key: PRNGKeyArray
+) -> TransitionDensity:
+    facts = Facts(
+        settings=prepared.settings.replaced(source=prepared.plan.source),
+        preset=prepared.plan.preset,
+        asked_horizon=problem.horizon,
+        status=status,
+        seconds=loop.seconds(),
+        history=tuple(loop.history),
+        versions=versions(),
+        why_source=prepared.plan.reasons.get("source", ""),
+        key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
+        boundaries=problem.boundaries,
+        memory=prepared.plan.memory,
+    )
+    parts = prepared.ansatz, loop.trajectory(), problem.laws, facts, problem.chart
+    density = TransitionDensity(*parts).on_lattice()
+    _warn_of_sampling(density)
+    return density
+
+
+def _warn_of_sampling(density: TransitionDensity) -> None:
+    """Warn if subintervals were planned for a lattice that turned out to be too large."""
+    if density.lattice is not None or density.legs <= MOST_SAMPLED or density.horizon == 0:
         return
     warnings.warn(
-        f"The {density.legs} legs of this density would meet in too many points of a lattice: its "
-        "noise is small beside where paths go. They are walked by quasi-random noise instead, "
-        f"which is less accurate; see the certificate, or learn it with `legs={MOST_WALKED}`.",
-        stacklevel=3,
+        f"The lattice for {density.legs} subintervals would need too many points: the noise is "
+        "small compared with the region that paths visit. Quasi-Monte Carlo is used instead, which "
+        f"is less accurate. Check the certificate, or learn again with `legs={MOST_SAMPLED}`.",
+        stacklevel=4,
     )
 
 
@@ -263,27 +195,8 @@ def _delivered(density: TransitionDensity) -> TransitionDensity:
         cause = diagnosis(density.facts.history)
         warnings.warn(
             f"Training stopped at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
-            f"{status.value} What held it up looks like {cause.name}: {cause.value}"
+            f"{status.value} The likely cause of slow progress is {cause.name}: {cause.value}"
             f"{extension_text(density)}",
             stacklevel=3,
         )
     return density
-
-
-def _positive(name: str, value: float) -> float:
-    number = _real(name, value)
-    if number <= 0:
-        raise ValueError(f"`{name}` must be positive; got {value}.")
-    return number
-
-
-def _real(name: str, value: float) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
-    if isinstance(value, bool | str):
-        raise ValueError(f"`{name}` must be a number; got {value!r}.")
-    if not np.isfinite(number):
-        raise ValueError(f"`{name}` must be finite; got {value}.")
-    return number

@@ -25,14 +25,14 @@ from jaxtyping import Array, Float
 from ..equation.fokker_planck import log_density_rate
 from ..equation.moving_frame import Frame, RatioEquation, ratio_equation
 from ..source.gaussian import AbstractGaussianSource, standard_log_prob
-from .coupling_flow import CouplingFlow
+from .coupling_flow import AbstractFlow
 
 
 class AbstractAnsatz(eqx.Module):
     """Source and flow; the parameters are the flow's floating-point arrays."""
 
     source: eqx.AbstractVar[AbstractGaussianSource]
-    flow: eqx.AbstractVar[CouplingFlow]
+    flow: eqx.AbstractVar[AbstractFlow]
     # Whether points of the density stay put in the ansatz's own coordinates as time goes on.
     standardised: ClassVar[bool]
 
@@ -111,7 +111,7 @@ class RawAnsatz(AbstractAnsatz):
     """The paper's: the flow acts on the state itself."""
 
     source: AbstractGaussianSource
-    flow: CouplingFlow
+    flow: AbstractFlow
     standardised: ClassVar[bool] = False
 
     def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
@@ -152,7 +152,7 @@ class StandardisedAnsatz(AbstractAnsatz):
     """
 
     source: AbstractGaussianSource
-    flow: CouplingFlow
+    flow: AbstractFlow
     centre: Float[np.ndarray, " d+k"]
     whitening: Float[np.ndarray, "d+k d+k"]
     follows: bool = eqx.field(static=True, default=False)

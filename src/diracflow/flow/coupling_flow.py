@@ -110,7 +110,30 @@ class Pair(AbstractBlock):
         return jnp.stack([halfway, self.first.from_source(halfway, context)])
 
 
-class CouplingFlow(eqx.Module):
+class AbstractFlow(eqx.Module):
+    """Invertible map between state and source, conditioned on a context vector.
+
+    Its floating-point arrays are the parameters. It must start as the identity.
+    """
+
+    @abc.abstractmethod
+    def to_source(
+        self, x: Float[Array, " d"], context: Float[Array, " c"]
+    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+        """Return the image of a state in the source, and the log-determinant of the map."""
+
+    @abc.abstractmethod
+    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
+        """Return the state whose image is `z`."""
+
+    @abc.abstractmethod
+    def stages(
+        self, z: Float[Array, " d"], context: Float[Array, " c"]
+    ) -> Float[Array, "layers+1 d"]:
+        """Return `z`, and its images after each layer on the way to the state."""
+
+
+class CouplingFlow(AbstractFlow):
     """Invertible map between state and source, conditioned on a context vector."""
 
     blocks: AbstractBlock  # every array has a leading axis over the blocks

@@ -1,63 +1,52 @@
-"""Along which axes source and flow work, and the rule that chooses them."""
+"""The axes along which source and flow work: those of the state, or separating ones."""
 
-import dataclasses
-
-import jax.random as jr
 import numpy as np
 
 from ..equation.moving_frame import Basis
-from ..sde.laws import AbstractLaw
-from ..sde.quasi_random import sobol
-from ..sde.sde import SDE
+from ..sde.problem import Problem
 from ..source.separation import Slopes, separating_basis, slopes
+from .choice import Choice
 from .settings import Settings
 
-# Share of the squares off the diagonal, of what varies of the drift's slopes, above which turning
-# is not worth it. On the rotated Beneš process nothing is left; on the chain of double wells,
-# whose axes are the right ones already, there is nothing to begin with.
+# Share of the squared off-diagonal variation of the drift Jacobian that separating axes may leave.
+# On the rotated Beneš process nothing is left. On the chain of double wells, whose own axes
+# separate best, there is nothing to remove.
 _WORTH = 0.5
-# Variation of slopes times horizon below which a drift counts as linear.
+# Variation of the drift Jacobian, times the horizon, below which the drift counts as linear.
 _LINEAR = 0.1
-# Draws of the start law at which slopes are looked at.
 _DRAWS = 128
 
 
-def settled_basis(
-    settings: Settings,
-    sde: SDE,
-    starts: AbstractLaw,
-    start_time: float | None,
-    horizon: float,
-    degenerate: bool = False,
-) -> Settings:
-    """The settings with a basis in place of `"auto"`.
+def basis_rule(problem: Problem, settings: Settings) -> Choice:
+    """Choose `"axes"` or `"separated"`; the context must be resolved."""
+    if problem.dim <= 2 or not settings.standardised or settings.context == "path":
+        return Choice("axes", "networks are shared by all components and find axes themselves")
+    if problem.degenerate:
+        return Choice("axes", "the noise is degenerate, and axes are chosen in units of it")
+    at = start_jacobians(problem)
+    varies = np.sqrt(np.mean(np.sum((at.drift - at.drift.mean(axis=0)) ** 2, axis=(1, 2))))
+    if varies * problem.horizon < _LINEAR:
+        return Choice("axes", "the drift is linear or nearly so")
+    left = separating_basis(at)[1]
+    kept = f"separating axes leave {left:.2g} of the squared coupling between components"
+    return Choice("separated" if left < _WORTH else "axes", kept)
 
-    In the plane, and where networks are given the path, that is the state's axes: networks are
-    shared there, and find others by themselves.
-    """
-    if settings.basis == "separated" and degenerate:
+
+def require_separable(problem: Problem, settings: Settings) -> None:
+    """Raise if separating axes are asked for where noise is degenerate."""
+    if settings.basis == "separated" and problem.degenerate:
         raise ValueError(
             '`basis="separated"` needs noise in every component: axes are chosen in units of it. '
             "Here the covariance `diffusion @ diffusion.T` is singular at a start. Use "
             '`basis="axes"`, or leave it to "auto".'
         )
-    if settings.basis != "auto":
-        return settings
-    turned = False
-    able = settings.flow == "monotone" and settings.context != "path"
-    if able and sde.dim > 2 and not degenerate:
-        at = start_slopes(sde, starts, start_time)
-        varies = np.sqrt(np.mean(np.sum((at.drift - at.drift.mean(axis=0)) ** 2, axis=(1, 2))))
-        turned = varies * horizon >= _LINEAR and separating_basis(at)[1] < _WORTH
-    return dataclasses.replace(settings, basis="separated" if turned else "axes")
 
 
-def start_slopes(sde: SDE, starts: AbstractLaw, start_time: float | None) -> Slopes:
-    """Slopes of the coefficients at draws of the start law."""
-    draws = np.asarray(starts.transport(sobol(jr.key(0), _DRAWS, starts.dim or sde.dim)))
-    return slopes(sde, start_time, draws)
+def start_jacobians(problem: Problem) -> Slopes:
+    """Return Jacobians of the coefficients at draws of the start law."""
+    return slopes(problem.equation, problem.start_time, problem.draws(_DRAWS))
 
 
 def basis_of(settings: Settings, at: Slopes) -> Basis | None:
-    """The axes that settled settings ask for; `None` for those of the state."""
+    """Return the axes of resolved settings; `None` for those of the state."""
     return separating_basis(at)[0] if settings.basis == "separated" else None

@@ -1,8 +1,8 @@
-r"""Whether paths leave for infinity: asked when a training has failed, to name the cause.
+r"""A test for explosion in finite time, made when training has failed.
 
-Paths are followed by Euler--Maruyama steps as short as the slopes of the drift ask for, so that a
-restoring drift, however stiff, does not throw them out. Under a drift that grows faster than the
-state they reach any bound in finite time; steps shrink on the way, and the clock stands still.
+Paths are simulated by Euler--Maruyama steps that are short relative to the drift Jacobian, so that
+a stiff restoring drift stays stable. Under a drift that grows faster than linearly, paths exceed
+any bound in finite time, and the steps shrink to zero before that time.
 """
 
 import equinox as eqx
@@ -13,29 +13,31 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..sde.conditioning import given
-from ..sde.laws import AbstractLaw
+from ..sde.problem import Problem
 from ..sde.sde import SDE
 
 _PATHS, _STEPS = 256, 2048
-# The slopes of the drift times a step; what it may be of the horizon; and what stands still.
-_TURN, _LONGEST, _STILL = 0.1, 1 / 512, 1e-9
-# A path is lost when it is so many times as far out as the widest of starts, noise and drift.
+# Bounds of a step: the drift Jacobian times its length, and its share of the horizon. A last step
+# shorter than the third share means that the path did not reach the horizon.
+_STEP, _LONGEST, _SHORTEST = 0.1, 1 / 512, 1e-9
+# A path explodes if it moves by this multiple of the scale of starts, noise and drift.
 _VAST = 1e6
 
 
-def explodes(sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float) -> bool:
-    """Whether some paths from draws of `starts` grow beyond all bounds before the horizon."""
-    x0 = starts.sample(jr.key(0), (_PATHS,))
-    x, step = followed(sde, start_time, jnp.asarray(horizon), x0)
+def explodes(problem: Problem) -> bool:
+    """Return `True` if some paths exceed all bounds before the horizon."""
+    sde, start_time, horizon = problem.equation, problem.start_time, problem.horizon
+    x0 = problem.law.sample(jr.key(0), (_PATHS,))
+    x, step = simulated(sde, start_time, jnp.asarray(horizon), x0)
     start = np.asarray(x0)[:, : sde.dim]
     scale = float(np.max(np.abs(start))) + _reach(sde, start_time, horizon, x0)
     away = np.max(np.abs(np.asarray(x) - start), axis=1) > _VAST * scale
-    # A path that has met NaN tells nothing.
-    return bool(np.any(away | (np.asarray(step) < _STILL * horizon)))
+    # A path that stopped at a coefficient that is not finite is not counted.
+    return bool(np.any(away | (np.asarray(step) < _SHORTEST * horizon)))
 
 
 def _reach(sde: SDE, start_time: float | None, horizon: float, x0: Float[Array, "n d+k"]) -> float:
-    """How far noise, and the drift at the starts, could carry a path."""
+    """Return the distance over which noise, and the drift at the starts, carry a path."""
     noise, drift = (np.asarray(values) for values in _sizes(sde, start_time, x0))
     return float(np.median(noise) * np.sqrt(horizon) + np.median(drift) * horizon)
 
@@ -52,12 +54,13 @@ def _sizes(
 
 
 @eqx.filter_jit
-def followed(
+def simulated(
     sde: SDE, start_time: float | None, horizon: Float[Array, ""], x0: Float[Array, "n d+k"]
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    """Where paths are in the end, and how long their last step was; the horizon if they got there.
+    """Simulate paths; return their ends and the lengths of their last steps.
 
-    A path stops at the horizon, or where coefficients cease to be finite.
+    A path stops at the horizon, where the second result is the horizon itself, or where a
+    coefficient is not finite.
     """
 
     def one(g: Float[Array, " d+k"], key: Array) -> tuple[Array, Array]:
@@ -65,15 +68,15 @@ def followed(
 
         def step(state: tuple, noise: Array) -> tuple[tuple, None]:
             x, tau, _ = state
-            slopes = jax.jacfwd(lambda y: member.drift(s + tau, y))(x)
+            jacobian = jax.jacfwd(lambda y: member.drift(s + tau, y))(x)
             left = horizon - tau
-            length = jnp.minimum(_TURN / jnp.linalg.norm(slopes), _LONGEST * horizon)
+            length = jnp.minimum(_STEP / jnp.linalg.norm(jacobian), _LONGEST * horizon)
             length = jnp.minimum(length, left)
             move = length * member.drift(s + tau, x)
             new = x + move + jnp.sqrt(length) * member.diffusion(s + tau, x) @ noise
-            goes_on = jnp.all(jnp.isfinite(new)) & (left > 0)
-            last = jnp.where(left > 0, jnp.where(goes_on, length, state[2]), horizon)
-            return (jnp.where(goes_on, new, x), jnp.where(goes_on, tau + length, tau), last), None
+            moves = jnp.all(jnp.isfinite(new)) & (left > 0)
+            last = jnp.where(left > 0, jnp.where(moves, length, state[2]), horizon)
+            return (jnp.where(moves, new, x), jnp.where(moves, tau + length, tau), last), None
 
         noise = jr.normal(key, (_STEPS, sde.noise_dim))
         state, _ = jax.lax.scan(step, (start, jnp.zeros(()), horizon), noise)

@@ -1,13 +1,13 @@
-r"""How much memory a training takes, told before it runs.
+r"""Prediction of the memory that a training needs.
 
-The largest things are tables of one row for each of $N$ collocation points and one column for each
-of $M$ parameters: the Jacobian, the slopes of the forcing, and what is made of them. At the start
-two linearised equations are held while a third is made; nothing later takes more. Beside them
-stand $M\times M$ matrices, the points that are worked on together, the path of the parameters, and
-what JAX and its compiler take for any program.
+The largest arrays are tables with a row for each of $N$ collocation points and a column for each of
+$M$ parameters: the Jacobian, the derivative of the forcing, and products of them. The first step
+needs most: it holds two linearised equations while it assembles a third. There are also
+$M\times M$ matrices, the points that are evaluated together, the trajectory of the parameters, and
+the memory that JAX and its compiler need for any program.
 
-Points are divided over devices, and so are tables; matrices are not. Rows that are streamed are
-held for a chunk of points on each device, with a few numbers for every other point.
+Points and tables are divided over devices; matrices are not. Streamed rows are held for one chunk
+of points on each device, with a few numbers for every other point.
 """
 
 import dataclasses
@@ -17,21 +17,20 @@ from pathlib import Path
 from ..galerkin.devices import Layout
 from .settings import Settings
 
-# Of float64 numbers.
+# Bytes of a float64 number.
 _BYTES = 8
-# Tables of N rows and M columns at once, and matrices of M rows and M columns.
+# Tables of N rows and M columns held at once, and matrices of M rows and M columns.
 _TABLES, _MATRICES = 12, 10
-# Of streamed rows: tables of a chunk's rows at once, and numbers that every point keeps. Estimates
-# by reading the code, not yet compared with peaks.
+# For streamed rows: tables of a chunk's rows held at once, and numbers kept for every point. These
+# are estimates from the code, not compared with measured peaks.
 _CHUNK_TABLES, _PER_POINT = 6, 64
-# Rows that are streamed together where the user does not say: enough for products of matrices to
-# go at full speed.
+# Default chunk of streamed rows: large enough for matrix products at full speed.
 CHUNK = 4096
-# Python, JAX, its compiler and the compiled code.
+# Python, JAX, its compiler and compiled programs.
 _PROGRAM = 800e6
-# Points that are worked on together, and numbers that each holds for each parameter and derivative.
+# Points evaluated together, and numbers that each holds for each parameter and derivative.
 _TOGETHER, _PER_PARAMETER = 512, 40
-# Where control groups of Linux, new and old, state their limits.
+# Files in which Linux control groups (v2 and v1) state their limits.
 _LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -41,12 +40,13 @@ _LIMITS = (
 def predicted_memory(
     settings: Settings, parameters: int, dim: int, layout: Layout | None = None
 ) -> float:
-    """Bytes that a process takes at its peak, if it does nothing else than one training.
+    """Return the predicted peak memory of a process that runs one training, in bytes.
 
-    `settings` must be sized and sampled. An estimate; see `docs/failures.md` for how good it was.
+    All sizes in `settings` must be resolved. `docs/failures.md` compares predictions with
+    measurements.
     """
     samples = settings.samples
-    assert samples is not None  # settled with the number of parameters
+    assert samples is not None  # resolved with the number of parameters
     layout = layout or Layout()
     own = -(-samples // layout.devices)  # of each device
     tables = _TABLES * own * parameters
@@ -54,7 +54,7 @@ def predicted_memory(
         tables = _CHUNK_TABLES * min(layout.chunk, own) * parameters + _PER_POINT * own * (dim + 1)
     matrices = _MATRICES * parameters**2
     together = min(_TOGETHER, own) * _PER_PARAMETER * parameters * (dim + 1)
-    # Parameters and two velocities, for every step, and once more when they are put together.
+    # Parameters and two velocities of every step, and a copy when they are stacked.
     path = 6 * min(settings.max_steps, 500) * parameters
     devices = layout.local_devices
     return _PROGRAM + _BYTES * (devices * (tables + matrices + together) + path)
@@ -63,7 +63,7 @@ def predicted_memory(
 def fitting_layout(
     layout: Layout, limit: float | None, settings: Settings, parameters: int, dim: int
 ) -> Layout:
-    """The layout, with rows streamed where tables would take more memory than there is."""
+    """Return the layout, with streamed rows if tables do not fit into memory."""
     bound = available_memory() if limit is None else limit * 1e9
     if layout.chunk is not None or predicted_memory(settings, parameters, dim, layout) <= bound:
         return layout
@@ -71,26 +71,26 @@ def fitting_layout(
 
 
 def available_memory() -> float:
-    """Bytes that this process may come to take: of the machine, or of its control group."""
+    """Return the bytes available to this process, on the machine or in its control group."""
     limits = [_machine(), *map(_group, _LIMITS)]
     return min(limit for limit in limits if limit is not None)
 
 
 def require_memory(needed: float, limit: float | None, settings: Settings, parameters: int) -> None:
-    """Raise if a training would take more than `limit` gigabytes, or than there are."""
+    """Raise if a training needs more than `limit` gigabytes, or more than are available."""
     bound = available_memory() if limit is None else limit * 1e9
     if needed <= bound:
         return
     whose = "this machine has" if limit is None else "`memory_limit` allows"
     raise ValueError(
-        f"A training with {settings.samples} samples and {parameters} parameters takes about "
+        f"A training with {settings.samples} samples and {parameters} parameters needs about "
         f"{needed / 1e9:.3g} GB of memory; {whose} {bound / 1e9:.3g} GB. Lower `samples`, or "
         "`hidden` or `layers`, which determine the number of parameters, or raise `memory_limit`."
     )
 
 
 def memory_text(needed: float, settings: Settings, parameters: int, layout: Layout) -> str:
-    """What is said before a training."""
+    """Return the line that announces a training."""
     where = f" on {layout.devices} devices" if layout.devices > 1 else ""
     held = f", {layout.chunk} rows at a time" if layout.chunk is not None else ""
     return (

@@ -1,98 +1,101 @@
-"""What a user may set about a training, and the presets."""
+"""Settings of a training, and the presets."""
 
 import dataclasses
 import numbers
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypedDict
 
-from ..sde.quasi_random import CUBES
+import jax
+from jaxtyping import PRNGKeyArray
 
-# Flows, and the coordinates they act in; see `build`.
+from ..flow.coupling_flow import AbstractFlow
+from ..sde.problem import Problem
+from ..sde.quasi_random import CUBES, UnitCube
+from ..source.gaussian import AbstractGaussianSource
+
 FLOWS = ("monotone", "affine")
-# Gaussians that the flow starts from; see the room `source`.
 SOURCES = ("auto", "closure", "moments", "euler")
-# What a flow's networks are given beside the state; see `contexts`.
 CONTEXTS = ("auto", "start", "path")
-# Who shares the networks of a layer; see `flow.networks`.
 NETWORKS = ("auto", "shared", "own")
-# Axes along which sources and flows work; see `bases`.
 BASES = ("auto", "axes", "separated")
-# Ways to order the components before each block of layers; see `build.orders`.
 MASKS = ("fixed", "permuted")
-# Settings that `None` leaves to the problem.
-_FILLED_IN = ("layers", "hidden", "samples", "idle_dim", "legs")
-# Legs beyond which a horizon is not divided: the noise of all of them is drawn together.
+# Settings for which `None` means that a rule chooses.
+_CHOSEN = ("layers", "hidden", "samples", "idle_dim", "legs")
+# The noise of all subintervals is drawn together, which bounds their number.
 MOST_LEGS = 16
+
+Source = str | AbstractGaussianSource | Callable[[Problem], AbstractGaussianSource]
+Flow = str | AbstractFlow | Callable[[int, int, PRNGKeyArray], AbstractFlow]
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Typed settings of one training. `None` means: chosen from dimension and tolerance.
+    """Settings of one training. `None` and `"auto"` are resolved by rules; see `diracflow.plan`.
 
     **Arguments:**
 
-    - `tolerance`: the budget for the error of the log-density from stepping in time, in nats, root
-        mean square, over the whole horizon. Implicit steps may err by a fiftieth of what the flow
-        leaves over in them, if that is more.
-    - `flow`: `"monotone"` couplings in standardised coordinates with linear mixing, or the paper's
-        `"affine"` couplings in raw coordinates.
-    - `source`: `"closure"` follows restoring drifts with one width for all starts, as wide as their
-        ensemble; `"moments"` follows each start's own mean and covariance, for densities that stay
-        in one piece, as on a limit cycle. Both are exact for linear equations. The paper's
-        `"euler"` is one Euler--Maruyama step. `"auto"` takes `"moments"` where noise does not enter
-        every component, for no other source has a density then; else `"closure"`, unless the slopes
-        of the drift, over the horizon, add up to less than 0.1: then paths neither converge nor
-        part, and it takes `"euler"`. Where parameters or start times vary it takes `"moments"` for
-        drifts that are linear in the state, or nearly so (differences of their slopes at different
-        states, over the horizon, add up to less than 0.1), and `"closure"` for others.
-    - `context`: what the flow's networks are given beside the state: the `"start"`, or with
-        `"path"` the source's mean as well, which moves with time. `"auto"` takes `"path"` where
-        noise enters every component and the slopes of the drift at the starts turn neighbouring
-        paths by a radian or more over the horizon, as on a limit cycle.
+    - `tolerance`: total time-integration error allowed in log p over the whole horizon (root mean
+        square, in nats). Implicit steps may err by a fiftieth of what the flow leaves unexplained,
+        if that is more.
+    - `flow`: `"monotone"` couplings in the coordinates of the source, with linear mixing; the
+        paper's `"affine"` couplings in raw coordinates; a flow object (in the coordinates of the
+        source), or a function `(dim, context_dim, key) -> flow`.
+    - `source`: the Gaussian that the flow starts from. `"closure"` follows restoring drifts, with
+        one width for all starts, that of their ensemble. `"moments"` follows the mean and
+        covariance of each start. Both are exact for linear SDEs. The paper's `"euler"` is one
+        Euler--Maruyama step. Also a source object, or a function from a `Problem` to one. `"auto"`
+        takes `"moments"` where noise does not enter every component; else `"closure"`, or
+        `"euler"` if the drift Jacobian, integrated over the horizon, is below 0.1. Where
+        parameters or start times vary it takes `"moments"` if the drift Jacobian differs between
+        states by less than 0.1 over the horizon, else `"closure"`.
+    - `context`: the inputs of the networks beside the state: the `"start"`, or with `"path"` also
+        the source's mean, which moves with time. `"auto"` takes `"path"` where noise enters every
+        component and the drift Jacobian rotates nearby paths by a radian or more, as on a limit
+        cycle.
     - `basis`: the axes along which source and flow work: those of the state (`"axes"`), or
-        `"separated"` ones along which components act on each other as little as possible. `"auto"`
-        takes the latter from three dimensions on where they leave less than half of what varies of
-        the drift's slopes off the diagonal, squared, noise enters every component, and networks are
-        not given the path.
-    - `networks`: `"shared"` by all components that a layer moves, or each with its `"own"`, which
-        looks at few others, so that parameters grow with the dimension and not with its square.
-        `"auto"` takes `"own"` from three dimensions on, unless networks are given the path.
-    - `legs`: equal parts of the horizon, of which the flow is trained for the first; longer times
-        are composed of it, as mixtures over where the last leg begins, which takes as many
-        evaluations of the flow as there are points in them: in one and two dimensions those of a
-        lattice, some hundred, if these suffice, else 256 for two legs, 1024 for four and 4096 for
-        more. Needs coefficients that do not depend on time. By default one leg; where networks are
-        given the path and the drift is not linear, as many as keep a leg from turning paths by more
-        than a radian, at most twelve (in more dimensions and for families two radians and four), if
-        paths stay where starts are trained for: later legs begin there.
-    - `layers`: number of coupling layers, even.
-    - `hidden`: width of the network, or of each (monotone), or of the GRU cell (affine) in each
-        layer.
-    - `bumps`: terms of each monotone function.
-    - `beta`: bound of what a layer may take off a slope: affine scales lie within `1 ± beta`, and
-        the bumps of a monotone function leave at least `1 - beta`.
-    - `idle_dim`: components kept idle by the odd layers; half of them by default.
-    - `masks`: `"fixed"` splits the components the same way in all layers, as the paper does;
-        `"permuted"` lets every pair of layers split them differently.
-    - `samples`: collocation points for each evaluation of the velocity.
-    - `sampling`: `"sobol"` (scrambled) or `"montecarlo"`.
-    - `effective_share`: points reach further out than start law and density do, until the weights
-        that make up for it leave this share of them effective; 1 draws from the laws themselves.
-    - `regularisation`: Tikhonov parameter relative to the mean eigenvalue of the Gram matrix;
-        by default the one with the smallest residual on fresh points, step by step. The first step
-        and implicit ones take more where they need it.
-    - `momentum`: the share of the last step's velocity that regularisation pulls towards.
-    - `recall`: the rate, in units of one over the clock, at which regularisation pulls parameters
+        `"separated"` ones, along which components interact least. `"auto"` takes the latter from
+        three dimensions on, if they remove half of the squared coupling, noise enters every
+        component, and networks do not receive the path.
+    - `networks`: `"shared"` by all components that a layer moves, or one for each (`"own"`) with
+        few inputs, so that the number of parameters grows linearly with the dimension. `"auto"` takes
+        `"own"` from three dimensions on, unless networks receive the path.
+    - `legs`: the number of equal subintervals of the horizon. The flow is trained for the first.
+        Longer times are composed by the Chapman--Kolmogorov equation, at several hundred flow
+        evaluations a point. Needs coefficients that do not depend on time. By default one, unless
+        networks receive the path and the drift is not linear: then as many as keep the rotation
+        within each below a radian, at most twelve (in more than two dimensions, and for families,
+        two radians and four), if paths stay within the start law.
+    - `layers`: the number of coupling layers; even.
+    - `hidden`: the width of each network (monotone) or of the GRU cell (affine) in a layer.
+    - `bumps`: the number of terms of each monotone function.
+    - `beta`: in (0, 1). Affine scales lie in `1 ± beta`; monotone functions have a slope of at
+        least `1 - beta`.
+    - `idle_dim`: the number of components that odd layers keep fixed; half of them by default.
+    - `masks`: `"fixed"` splits the components in the same way in all layers, as the paper does;
+        `"permuted"` splits them differently in every pair of layers.
+    - `samples`: the number of collocation points for each evaluation of the velocity.
+    - `sampling`: `"sobol"` (scrambled), `"montecarlo"`, or a function `(key, samples, dim)` that
+        returns points of the unit cube.
+    - `solver`: `"cholesky"`, or a function `(normal_equations, regularisation, prior)` that returns
+        the velocity of the parameters in explicit steps.
+    - `effective_share`: points are drawn from wider laws than start law and density, with
+        importance weights; this is their effective sample size as a fraction. 1 draws from the laws
+        themselves.
+    - `regularisation`: Tikhonov parameter, relative to the mean eigenvalue of the Gram matrix. By
+        default the one with the smallest held-out residual, chosen anew in every step.
+    - `momentum`: the share of the last step's velocity towards which regularisation pulls.
+    - `recall`: the rate, in units of the inverse clock, at which regularisation pulls parameters
         that the points do not determine back to their initial values.
-    - `allowance`: what a step may err whatever its length, as a share of `tolerance`; if infinite,
-        `tolerance` bounds the error of each step rather than their sum.
-    - `first_time`: share of the horizon covered by the first step; in raw coordinates, the share
-        up to which the source alone is the density.
-    - `max_steps`, `max_seconds`: limits after which training stops with what it has.
+    - `allowance`: error allowed in every step whatever its length, as a share of `tolerance`. If
+        infinite, `tolerance` bounds the error of each step instead of the sum.
+    - `first_time`: the share of the horizon covered by the first step. In raw coordinates, the
+        density is the source alone up to this time.
+    - `max_steps`, `max_seconds`: training stops at these limits and keeps what it has.
     """
 
     tolerance: float = 3e-3
-    flow: str = "monotone"
-    source: str = "auto"
+    flow: Flow = "monotone"
+    source: Source = "auto"
     context: str = "auto"
     basis: str = "auto"
     networks: str = "auto"
@@ -104,7 +107,8 @@ class Settings:
     idle_dim: int | None = None
     masks: str = "permuted"
     samples: int | None = None
-    sampling: str = "sobol"
+    sampling: str | UnitCube = "sobol"
+    solver: str | Callable = "cholesky"
     effective_share: float = 0.7
     regularisation: float | None = None
     momentum: float = 0.9
@@ -139,8 +143,8 @@ class Settings:
         self._real("recall", 0, float("inf"), also=0)
         for name in ("allowance", "max_seconds"):
             self._real(name, 0, float("inf"), also=float("inf"))
-        _one_of("flow", self.flow, FLOWS)
-        _one_of("source", self.source, SOURCES)
+        _one_of("flow", self.flow, FLOWS, AbstractFlow)
+        _one_of("source", self.source, SOURCES, AbstractGaussianSource)
         _one_of("context", self.context, CONTEXTS)
         if self.context == "path" and self.flow == "affine":
             raise ValueError('`context="path"` needs `flow="monotone"`.')
@@ -153,10 +157,22 @@ class Settings:
             )
         _one_of("masks", self.masks, MASKS)
         _one_of("sampling", self.sampling, tuple(CUBES))
+        _one_of("solver", self.solver, ("cholesky",))
+        if self.basis == "separated" and not isinstance(self.source, str):
+            raise ValueError('`basis="separated"` needs a source by name; got an object.')
+
+    @property
+    def standardised(self) -> bool:
+        """`True` if the flow works in the coordinates of the source."""
+        return self.flow != "affine"
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return the settings with some of them changed."""
+        return dataclasses.replace(self, **changes)
 
     def _whole(self, name: str, *, least: int) -> None:
         value = getattr(self, name)
-        if value is None and name in _FILLED_IN:
+        if value is None and name in _CHOSEN:
             return
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
             raise ValueError(f"`{name}` must be a whole number, at least {least}; got {value!r}.")
@@ -173,15 +189,20 @@ class Settings:
         object.__setattr__(self, name, float(value))
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
+def _one_of(name: str, value: Any, choices: tuple[str, ...], kind: type | None = None) -> None:
+    """Raise unless a value is one of some names, or an object where these are accepted."""
+    accepts_objects = name in ("flow", "source", "sampling", "solver")
+    if accepts_objects and (callable(value) or (kind is not None and isinstance(value, kind))):
+        return
+    if not isinstance(value, str) or value not in choices:
+        objects = ", or an object; see the page on extensions" if accepts_objects else ""
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}{objects}; got {value!r}.")
 
 
 PRESETS = {
     "quick": Settings(tolerance=1.5e-2),
     "accurate": Settings(),
-    # What the paper leaves open is documented in docs/method.md.
+    # See docs/method.md for what the paper leaves open.
     "paper": Settings(
         tolerance=1e-3,
         flow="affine",
@@ -203,11 +224,51 @@ PRESETS = {
 }
 
 
-def settings_for(preset: str, **changes: Any) -> Settings:
-    """The settings of a preset with some of them changed."""
+class Options(TypedDict, total=False):
+    """Further keyword arguments of `learn` and `plan`: fields of `Settings`, and resources."""
+
+    certify: bool
+    memory_limit: float | None
+    devices: int | Sequence[jax.Device] | None
+    chunk: int | None
+    tolerance: float
+    flow: Flow
+    source: Source
+    context: str
+    basis: str
+    networks: str
+    legs: int | None
+    layers: int | None
+    hidden: int | None
+    bumps: int
+    beta: float
+    idle_dim: int | None
+    masks: str
+    samples: int | None
+    sampling: str | UnitCube
+    solver: str | Callable
+    effective_share: float
+    regularisation: float | None
+    momentum: float
+    recall: float
+    allowance: float
+    first_time: float
+    max_steps: int
+    max_seconds: float
+
+
+# Options that are no fields of `Settings`.
+_BESIDE_SETTINGS = ("certify", "memory_limit", "devices", "chunk")
+
+
+def settings_for(preset: str, **options: Any) -> Settings:
+    """Return the settings of a preset, with those in `options` replaced."""
     _one_of("preset", preset, tuple(PRESETS))
+    changes = {name: value for name, value in options.items() if name not in _BESIDE_SETTINGS}
     known = [field.name for field in dataclasses.fields(Settings)]
     unknown = sorted(set(changes) - set(known))
     if unknown:
-        raise ValueError(f"Unknown setting {unknown[0]!r}; there are {', '.join(known)}.")
+        raise ValueError(
+            f"Unknown setting {unknown[0]!r}; known are {', '.join([*_BESIDE_SETTINGS, *known])}."
+        )
     return dataclasses.replace(PRESETS[preset], **changes)

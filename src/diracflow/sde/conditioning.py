@@ -19,6 +19,9 @@ from .laws import AbstractLaw, LogNormal, Product, Uniform
 from .parameters import Bounds, check_names
 from .sde import SDE
 
+# Conditioning vectors beyond all but this share of their law are outside it.
+OUTSIDE = 1e-4
+
 
 class Given(NamedTuple):
     """One equation, one start, one time of the start."""

@@ -17,9 +17,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
 from ..galerkin.collocation import Draws, Points, draw, laid_out, place
-from ..galerkin.devices import Layout
-from ..planning.settings import Settings
-from ..sde.laws import AbstractLaw
+from ..planning.prepare import Prepared
 from ..sde.quasi_random import CUBES
 from .budget import Budget
 from .diagnosis import diagnosis, lost
@@ -48,30 +46,28 @@ class TimeLoop(abc.ABC):
     # Numbers and arrays that a step leaves to those after it, beside the path and its history.
     # Whatever steps change must be here, or resumed runs end elsewhere.
     CARRIED: ClassVar[tuple[str, ...]] = ("length", "velocity", "bound", "open_end")
-    layout, crew = Layout(), Crew()
+    crew = Crew()
 
     def __init__(
         self,
-        ansatz: AbstractAnsatz,
-        starts: AbstractLaw,
-        horizon: float,
-        settings: Settings,
+        prepared: Prepared,
         key: PRNGKeyArray,
         began: float | None = None,
-        layout: Layout | None = None,
         crew: Crew | None = None,
     ):
-        self.layout, self.crew = layout or self.layout, crew or self.crew
-        self.ansatz = self.layout.repeat(ansatz)
-        self.starts, self.settings, self.key = starts, settings, key
+        plan, horizon = prepared.plan, prepared.problem.horizon
+        self.plan, self.settings, self.layout = plan, prepared.settings, prepared.layout
+        self.crew = crew or self.crew
+        self.ansatz = self.layout.repeat(prepared.ansatz)
+        self.starts, self.key = prepared.problem.law, key
         self.end = float(np.sqrt(horizon))
-        self.length = float(np.sqrt(settings.first_time * horizon))
+        self.length = float(np.sqrt(plan.first_time * horizon))
         # In raw coordinates the source alone is the density up to the first time.
-        self.clock = 0.0 if ansatz.standardised else self.length
-        self.theta = self.origin = np.asarray(ansatz.theta)
+        self.clock = 0.0 if prepared.ansatz.standardised else self.length
+        self.theta = self.origin = np.asarray(prepared.ansatz.theta)
         self.velocity = np.zeros_like(self.theta)
-        self.budget = Budget(settings.tolerance, settings.allowance)
-        self.regularisation = Regularisation(settings.regularisation)
+        self.budget = Budget(plan.tolerance, plan.allowance)
+        self.regularisation = Regularisation(prepared.settings.regularisation)
         self.clocks = [self.clock]
         self.thetas = [self.theta]
         self.first: list[Parameters] = []
@@ -94,7 +90,7 @@ class TimeLoop(abc.ABC):
                 return diagnosis(self.history)
             if self.clock >= self.end:
                 return Status.FINISHED
-            if len(self.history) >= self.settings.max_steps:
+            if len(self.history) >= self.plan.max_steps:
                 return Status.STEP_LIMIT
             if self.history and self.late():  # before the first step there is nothing to keep
                 return Status.TIME_LIMIT
@@ -160,7 +156,7 @@ class TimeLoop(abc.ABC):
 
     def late(self) -> bool:
         """Whether the time that was granted is over; asked before every attempt at a step."""
-        return bool(self.crew.agree(self.seconds() >= self.settings.max_seconds)[0])
+        return bool(self.crew.agree(self.seconds() >= self.plan.max_seconds)[0])
 
     def share(self, length: float) -> float:
         """Error allowed in a step of some length."""
@@ -210,7 +206,7 @@ class TimeLoop(abc.ABC):
         if self.clock == 0:
             return self.velocity
         back = (self.theta - self.origin) / self.clock
-        return self.settings.momentum * self.velocity - self.settings.recall * back
+        return self.plan.momentum * self.velocity - self.plan.recall * back
 
     def good_enough(self, forcing: float) -> float:
         """A relative residual that need not fall further.
@@ -231,11 +227,11 @@ class TimeLoop(abc.ABC):
         """The points of this step, or further ones."""
         key = jr.fold_in(self.key, len(self.history))
         key = jr.fold_in(key, again) if again else key
-        cube = CUBES[self.settings.sampling]
-        samples = self.settings.samples
-        assert samples is not None  # settled before the loop is made
-        share, dim = self.settings.effective_share, self.ansatz.source.sde.dim
-        return laid_out(draw(cube, key, self.starts, dim, samples, share), self.layout)
+        sampling, plan = self.settings.sampling, self.plan
+        cube = CUBES[sampling] if isinstance(sampling, str) else sampling
+        dim = self.ansatz.source.sde.dim
+        drawn = draw(cube, key, self.starts, dim, plan.samples, plan.effective_share)
+        return laid_out(drawn, self.layout)
 
     def place(self, theta: Parameters, clock: float, draws: Draws) -> Points:
         """Points of the density to which draws are carried."""

@@ -50,8 +50,7 @@ class SwitchingLoop(RestingLoop, ExplicitLoop, ImplicitLoop):
 
     def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
         super().accept(step, start, length, rejected)
-        samples = self.settings.samples
-        assert samples is not None  # settled before the loop is made
+        samples = self.plan.samples
         # Steps grow with the clock.
         ahead = np.log(self.end / self.clock) / np.log1p(length / self.clock)
         steps = len(self.history) + ahead

@@ -1,4 +1,4 @@
-"""How layers split the components, and which of them each component looks at."""
+"""How layers split the components, and the inputs of each component's network."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -6,18 +6,18 @@ from jaxtyping import Float, Int
 from ..flow.networks import Gaze
 from .settings import Settings
 
-# Random orders among which the best is taken.
+# Random orders from which the best is chosen.
 _CANDIDATES = 64
-# Idle components that a network of a component's own looks at.
+# Idle components among the inputs of a single component's network.
 _PARTNERS = 3
-# How much it counts to part components that do not act on each other directly.
-_STRANGERS = 1e-3
+# Gain of separating two components that do not act on each other directly.
+_UNCOUPLED = 1e-3
 
 
 def idle_dim_for(dim: int, settings: Settings) -> int:
-    """How many components the first layer of each pair keeps idle."""
+    """Return the number of components that the first layer of each pair keeps idle."""
     idle_dim = settings.idle_dim or dim // 2
-    if idle_dim == 0 and settings.flow == "monotone":
+    if idle_dim == 0 and settings.standardised:
         return 0  # in one dimension every layer moves the only component
     if not 0 < idle_dim < dim:
         hint = ' In one dimension use `flow="monotone"`.' if dim == 1 else ""
@@ -31,25 +31,25 @@ def idle_dim_for(dim: int, settings: Settings) -> int:
 def orders(
     dim: int, settings: Settings, strengths: Float[np.ndarray, "d d"] | None = None
 ) -> Int[np.ndarray, "blocks d"]:
-    """How each block of layers orders the components before splitting them.
+    """Return the order in which each block of layers splits the components.
 
-    With one split for all pairs two components on the same side never see each other directly, and
-    what couples them is nearly out of reach. Permuted orders start with that split and then prefer
-    to separate the components that have been apart least often. Where `strengths` say how much they
-    act on each other, those that do so most come apart first.
+    With the same split in all pairs, two components on the same side never see each other
+    directly, and the flow can hardly represent their coupling. Permuted orders start with that
+    split, and then separate the components that were separated least often. If `strengths` of the
+    couplings are given, strongly coupled components are separated first.
     """
     assert settings.layers is not None
     pairs, idle_dim = settings.layers // 2, idle_dim_for(dim, settings)
     if idle_dim == 0:
         return np.zeros((settings.layers, 1), dtype=int)
     if strengths is not None and settings.masks == "permuted":
-        return _parting_orders(strengths, pairs, idle_dim)
+        return _separating_orders(strengths, pairs, idle_dim)
     table = [np.arange(dim)]
     apart = _separated(table[0], idle_dim)
     rng = np.random.default_rng(0)  # the orders are part of the architecture, not of a run
     while len(table) < pairs:
         choices = [rng.permutation(dim) for _ in range(_CANDIDATES)]
-        choices = [c for c in choices if _moves_on(table[-1], c, idle_dim)]
+        choices = [c for c in choices if _alternates(table[-1], c, idle_dim)]
         if settings.masks == "fixed" or not choices:
             choices = [table[0]]
         best = max(choices, key=lambda c: np.sum(_separated(c, idle_dim) * 0.1**apart))
@@ -58,24 +58,24 @@ def orders(
     return np.stack(table)
 
 
-def _parting_orders(
+def _separating_orders(
     strengths: Float[np.ndarray, "d d"], pairs: int, idle_dim: int
 ) -> Int[np.ndarray, "blocks d"]:
-    """Splits that part what acts on each other, and has been apart least often."""
+    """Return splits that separate coupled components that were separated least often."""
     dim = len(strengths)
     table, apart = [], np.zeros((dim, dim))
     for _ in range(pairs):
-        table.append(_parting(np.arange(dim), idle_dim, (strengths + _STRANGERS) * 0.1**apart))
+        table.append(_best_split(np.arange(dim), idle_dim, (strengths + _UNCOUPLED) * 0.1**apart))
         apart = apart + _separated(table[-1], idle_dim)
     return np.stack(table)
 
 
-def _parting(
+def _best_split(
     order: Int[np.ndarray, " d"], idle_dim: int, gains: Float[np.ndarray, "d d"]
 ) -> Int[np.ndarray, " d"]:
-    """An order from which no exchange of two components parts more."""
+    """Return an order that no exchange of two components improves."""
 
-    def parted(order: np.ndarray) -> float:
+    def gain(order: np.ndarray) -> float:
         return float(np.sum(_separated(order, idle_dim) * gains))
 
     def exchanged(i: int, j: int) -> np.ndarray:
@@ -85,47 +85,44 @@ def _parting(
 
     while True:
         pairs = [(i, j) for i in range(idle_dim) for j in range(idle_dim, len(order))]
-        best = max((exchanged(i, j) for i, j in pairs), key=parted)
-        if parted(best) <= parted(order) * (1 + 1e-9):
+        best = max((exchanged(i, j) for i, j in pairs), key=gain)
+        if gain(best) <= gain(order) * (1 + 1e-9):
             return order
         order = best
 
 
 def _separated(order: np.ndarray, idle_dim: int) -> np.ndarray:
-    """Which two components an order puts on different sides, as a matrix of zeros and ones."""
+    """Return a matrix of ones where an order separates two components, and zeros elsewhere."""
     side = np.argsort(order) < idle_dim
     return (side[:, None] != side[None, :]).astype(float)
 
 
-def _moves_on(before: np.ndarray, after: np.ndarray, idle_dim: int) -> bool:
-    """Whether the first layer of a pair moves other components than the last layer before it.
+def _alternates(before: np.ndarray, after: np.ndarray, idle_dim: int) -> bool:
+    """Return `True` if two consecutive layers move different components.
 
-    Two affine layers in a row on the same components would be one.
+    Two consecutive affine layers on the same components are equivalent to one.
     """
     return set(before[:idle_dim]) != set(after[idle_dim:])
 
 
-def partner_count(idle_dim: int) -> int:
-    """How many idle components a network of a component's own looks at."""
-    return min(idle_dim, _PARTNERS)
-
-
-def gaze(
+def input_selection(
     idle: Int[np.ndarray, " idle"],
     moved: Int[np.ndarray, " moved"],
     strengths: Float[np.ndarray, "d d"],
     given: int,
     context: int,
 ) -> Gaze:
-    """What components look at: the idle ones that act on them most, and what is known of both.
+    """Select the inputs of each component's network.
 
-    That is their starts, and their means if the context has them; and all that is given beside the
-    start. A context of `context` numbers has the `given` ones first, starts at their head.
+    These are the idle components that act on it most; the starts of these and of the component
+    itself, and their means if the context has them; and everything else that is conditioned on. A
+    context of `context` numbers begins with the `given` conditioning inputs, and these begin with
+    the start.
     """
     dim = len(strengths)
     blocks = [0, given] if context > given else [0]
     strongest = np.argsort(-strengths[np.ix_(moved, idle)], axis=1, kind="stable")
-    partners = strongest[:, : partner_count(len(idle))]
+    partners = strongest[:, : min(len(idle), _PARTNERS)]
     rows = []
     for component, places in zip(moved, partners, strict=True):
         both = np.concatenate([[component], idle[places]])
