@@ -9,7 +9,7 @@ from ..equation.moving_frame import Basis
 from ..sde.laws import AbstractLaw
 from ..sde.quasi_random import sobol
 from ..sde.sde import SDE
-from ..source.separation import Slopes, separating_basis, slopes
+from ..source.separation import CoefficientJacobians, coefficient_jacobians, separating_basis
 from .settings import Settings
 
 # Share of the squares off the diagonal, of what varies of the drift's slopes, above which turning
@@ -52,12 +52,12 @@ def settled_basis(
     return dataclasses.replace(settings, basis="separated" if turned else "axes")
 
 
-def start_slopes(sde: SDE, starts: AbstractLaw, start_time: float | None) -> Slopes:
-    """Slopes of the coefficients at draws of the start law."""
+def start_slopes(sde: SDE, starts: AbstractLaw, start_time: float | None) -> CoefficientJacobians:
+    """Jacobians of the coefficients at draws of the start law."""
     draws = np.asarray(starts.transport(sobol(jr.key(0), _DRAWS, starts.dim or sde.dim)))
-    return slopes(sde, start_time, draws)
+    return coefficient_jacobians(sde, start_time, draws)
 
 
-def basis_of(settings: Settings, at: Slopes) -> Basis | None:
+def basis_of(settings: Settings, at: CoefficientJacobians) -> Basis | None:
     """The axes that settled settings ask for; `None` for those of the state."""
     return separating_basis(at)[0] if settings.basis == "separated" else None

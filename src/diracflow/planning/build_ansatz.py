@@ -17,12 +17,12 @@ from ..sde.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, ensemble
 from ..source.euler import EulerSource
-from ..source.gaussian import AbstractGaussianSource
+from ..source.gaussian_source import AbstractGaussianSource
 from ..source.moments import MomentSource, graded_basis
-from ..source.rotated import TurnedSource
-from ..source.separation import couplings, turned_sde
+from ..source.rotated import RotatedSource, rotated_sde
+from ..source.separation import couplings
 from .basis_rule import basis_of, start_slopes
-from .masks import gaze, idle_dim_for, orders
+from .masks import idle_dim_for, input_selection, orders
 from .settings import Settings
 
 # Integral of the drift's slopes below which paths are taken as straight. On the sheared process in
@@ -58,7 +58,7 @@ def build_ansatz(
     turned = draws @ turn.T
     # Before the source, which says less clearly what is wrong with a law.
     whitening = _whitening(np.cov(turned.T).reshape(given, given)) @ turn
-    equation = sde if basis is None else turned_sde(sde, basis)
+    equation = sde if basis is None else rotated_sde(sde, basis)
     source = _source(equation, turned, start_time, horizon, name)
     affine = settings.flow == "affine"
     layer = _monotone_layer(sde.dim, given, settings, strengths)
@@ -73,7 +73,7 @@ def build_ansatz(
     )
     if affine:
         return RawAnsatz(source, flow)
-    source = source if basis is None else TurnedSource(sde, basis, source)
+    source = source if basis is None else RotatedSource(sde, basis, source)
     follows = settings.context == "path"
     return StandardisedAnsatz(source, flow, draws.mean(axis=0), whitening, follows)
 
@@ -149,7 +149,7 @@ def _best(paths: Ensemble, varied: bool) -> str:
 def source_name(source: AbstractGaussianSource) -> str:
     """The setting that names a source."""
     names = {ClosureSource: "closure", MomentSource: "moments", EulerSource: "euler"}
-    return names[type(source.turned if isinstance(source, TurnedSource) else source)]
+    return names[type(source.rotated if isinstance(source, RotatedSource) else source)]
 
 
 def source_reason(asked: str, source: AbstractGaussianSource, degenerate: bool) -> str:
@@ -201,7 +201,7 @@ def _monotone_layer(
         count = outputs(settings.bumps)
         if strengths is None:
             return SharedNetwork(len(idle), len(moved), context, count, hidden=hidden, key=key)
-        seen = gaze(idle, moved, strengths, given, context)
+        seen = input_selection(idle, moved, strengths, given, context)
         return OwnNetworks(len(idle), context, seen, count, hidden=hidden, key=key)
 
     def make(idle: Indices, moved: Indices, key: PRNGKeyArray) -> Layer:

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..flow.networks import Gaze
+from ..flow.networks import InputSelection
 from .settings import Settings
 
 # Random orders among which the best is taken.
@@ -110,13 +110,13 @@ def partner_count(idle_dim: int) -> int:
     return min(idle_dim, _PARTNERS)
 
 
-def gaze(
+def input_selection(
     idle: Int[np.ndarray, " idle"],
     moved: Int[np.ndarray, " moved"],
     strengths: Float[np.ndarray, "d d"],
     given: int,
     context: int,
-) -> Gaze:
+) -> InputSelection:
     """What components look at: the idle ones that act on them most, and what is known of both.
 
     That is their starts, and their means if the context has them; and all that is given beside the
@@ -131,4 +131,4 @@ def gaze(
         both = np.concatenate([[component], idle[places]])
         known = np.concatenate([*(block + both for block in blocks), np.arange(dim, given)])
         rows.append(np.concatenate([places, len(idle) + known]))
-    return Gaze(partners, np.stack(rows))
+    return InputSelection(partners, np.stack(rows))

@@ -1,10 +1,10 @@
-r"""What a source is: a Gaussian for every start and time, known by its frame.
+r"""Sources: a Gaussian for every start and time, represented by its frame.
 
-Arguments `x0` are all that is given when the process begins: the start, and behind it parameters of
-the SDE and the time of the start where these vary (`problem.given`).
+Arguments `x0` are conditioning vectors: the start, followed by the parameters of the SDE and the
+start time if these vary (`sde.conditioning`).
 
-The frame does two jobs. Through it the source is evaluated and sampled, and in its coordinates the
-flow works. A new source is a new `frame`.
+The frame has two uses. The source is evaluated and sampled through it, and the flow acts in its
+coordinates. To add a source, implement `frame`.
 """
 
 import abc
@@ -22,30 +22,38 @@ class AbstractGaussianSource(eqx.Module):
     r"""A Gaussian law $N(m, LL^\top)$ that tends to the point mass at $x_0$ as $\tau\to0$."""
 
     sde: eqx.AbstractVar[SDE]
-    start_time: eqx.AbstractVar[float | None]  # `None` where it is given with the start
+    start_time: eqx.AbstractVar[float | None]  # `None` if it is part of `x0`
 
     @abc.abstractmethod
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
-        """Mean and Cholesky factor after a time `tau`; differentiable in both arguments."""
+        """Return the mean and the Cholesky factor after a time `tau`.
+
+        **Arguments:**
+
+        - `tau`: the time since the start, positive.
+        - `x0`: a conditioning vector.
+
+        The result must be differentiable in both.
+        """
 
     def given(self, x0: Float[Array, " d+k"]) -> Given:
-        """Equation, start and time of the start that a vector stands for."""
+        """Return the SDE, start and start time that the conditioning vector `x0` encodes."""
         return given(self.sde, self.start_time, x0)
 
     def log_prob(
         self, z: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        """Log-density at `z` after a time `tau`; differentiable in all three."""
+        """Return the log-density at `z` after a time `tau`; differentiable in all arguments."""
         frame = self.frame(tau, x0)
         return standard_log_prob(frame.standardise(z)) - frame.log_det()
 
     def from_noise(
         self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        """The point reached with standard normal `noise`."""
+        """Return the point to which the source maps standard normal `noise`."""
         return self.frame(tau, x0).restore(noise)
 
 
 def standard_log_prob(zeta: Float[Array, " d"]) -> Float[Array, ""]:
-    """Log-density of the standard normal law."""
+    """Return the log-density of the standard normal law."""
     return -0.5 * zeta @ zeta - 0.5 * len(zeta) * jnp.log(2 * jnp.pi)
