@@ -1,10 +1,10 @@
 r"""Itô equations $dX = b(t, X)\,dt + \sigma(t, X)\,dW$ on $\mathbb{R}^d$.
 
-The coefficients are functions of one point. Everything else (batches, derivatives, covariance)
-is made from them by JAX, so they must be written with `jax.numpy`.
+The coefficients are functions of one point, written with `jax.numpy`. JAX derives batches,
+derivatives and the covariance from them.
 
-Coefficients may depend on parameters, scalars that do not change along a path. Such an SDE is a
-family; `at` picks one of its members, and only a member has a drift.
+Coefficients may depend on parameters, which are constant along a path. Such an SDE is a family.
+`at` returns one of its members, and only members have a drift.
 """
 
 import numbers
@@ -19,9 +19,9 @@ from .argument_checks import real_numbers
 from .domains import AbstractDomain, Real, domains_of
 from .parameters import Params, check_names, checked_param
 
-# Name of the built-in model an SDE comes from, and its arguments as JSON: static fields are hashed.
+# Name of a built-in model, and its arguments as JSON, because static fields must be hashable.
 Origin = tuple[str, str]
-# Of `(t, x)`, or of `(t, x, p)` with the parameters by name.
+# A function of `(t, x)`, or of `(t, x, p)` with parameters by name.
 Coefficient = Callable[..., Array]
 
 
@@ -60,7 +60,7 @@ class SDE(eqx.Module):
     _drift: Coefficient
     _diffusion: Coefficient
     _names: tuple[str, ...] = eqx.field(static=True)
-    _values: Float[Array, " k"] | None  # of the parameters, once they are known
+    _values: Float[Array, " k"] | None  # of the parameters of a member
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     _origin: Origin | None = eqx.field(static=True)
@@ -104,16 +104,21 @@ class SDE(eqx.Module):
 
     @property
     def params(self) -> tuple[str, ...]:
-        """Names of the parameters that are still open."""
+        """Names of the parameters; empty for a member of a family."""
         return () if self._values is not None else self._names
 
     @property
     def origin(self) -> Origin | None:
-        """The built-in model; it is that of the family, not of a member."""
+        """Name and arguments of the built-in model, or `None`; members of a family have none."""
         return self._origin if self._values is None else None
 
     def at(self, params: Params) -> "SDE":
-        """The member of the family with these parameters, an SDE like any other."""
+        """Return the member of the family with the given parameters.
+
+        **Arguments:**
+
+        - `params`: a mapping of the names in `params` to scalars.
+        """
         check_names(self.params, params, "SDE")
         values = [checked_param(name, params[name], {}) for name in self.params]
         for name, value in zip(self.params, values, strict=True):
@@ -122,26 +127,26 @@ class SDE(eqx.Module):
         return self.with_values(jnp.stack(values)) if values else self
 
     def with_values(self, values: Float[Array, " k"]) -> "SDE":
-        """`at`, of values in the order of `params`."""
+        """Return `at` for an array of values in the order of `params`."""
         return eqx.tree_at(lambda sde: sde._values, self, values, is_leaf=lambda v: v is None)
 
     def drift(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The drift $b(t, x)$."""
+        """Return the drift $b(t, x)$ at one state."""
         x = self._point(x)
         return jnp.asarray(self._drift(t, x, *self._parameters()), x.dtype)
 
     def diffusion(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d m"]:
-        r"""A square root $\sigma(t, x)$ of the covariance."""
+        r"""Return the diffusion $\sigma(t, x)$ at one state, a square root of the covariance."""
         x = self._point(x)
         return jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
 
     def covariance(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d d"]:
-        r"""The covariance $\Sigma = \sigma\sigma^\top$."""
+        r"""Return the covariance $\Sigma = \sigma\sigma^\top$ at one state."""
         sigma = self.diffusion(t, x)
         return sigma @ sigma.T
 
     def _point(self, x: ArrayLike) -> Float[Array, " d"]:
-        """One state; whole numbers become floats, or the coefficients would be rounded to them."""
+        """Return one state as floats, after checking its shape."""
         point = x if isinstance(x, jax.Array) else real_numbers("x", x)
         if point.shape != (self.dim,):
             raise ValueError(
@@ -152,13 +157,13 @@ class SDE(eqx.Module):
         return jnp.asarray(point) if floating else jnp.asarray(point, jnp.result_type(float))
 
     def _parameters(self) -> tuple[dict[str, Array], ...]:
-        """What coefficients take beside `t` and `x`."""
+        """Return the arguments of coefficients after `t` and `x`."""
         if not self._names:
             return ()
         if self._values is None:
             raise ValueError(
-                f"This SDE has the parameters {', '.join(self._names)}; its coefficients are those "
-                "of `sde.at({...})`, with a number for each."
+                f"This SDE has the parameters {', '.join(self._names)}; only its members have "
+                "coefficients. Use `sde.at({...})`, with a number for each."
             )
         return (dict(zip(self._names, self._values, strict=True)),)
 
@@ -168,7 +173,7 @@ def _checked_names(params: object) -> tuple[str, ...]:
     good = all(isinstance(name, str) and name for name in names)
     if not isinstance(params, tuple | list) or not good or len(set(names)) < len(names):
         raise ValueError(
-            f'`params` must be different names, such as `("rate", "noise")`; got {params!r}.'
+            f'`params` must be distinct names, such as `("rate", "noise")`; got {params!r}.'
         )
     return names
 
@@ -180,7 +185,7 @@ def _arguments(names: tuple[str, ...]) -> str:
 def _traced_shape(
     name: str, coefficient: Coefficient, dim: int, names: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Shape of a coefficient's value, found by abstract evaluation."""
+    """Return the shape of the value of a coefficient, by abstract evaluation."""
     called = f"{name}{_arguments(names)}"
     if not callable(coefficient):
         raise ValueError(
