@@ -206,7 +206,7 @@ COMMANDS = {
     "infer absent": (("infer", "ou", "no.csv", "--prior", PRIOR), "no.csv"),
     "infer prior words": ((*INFER, "flat"), "maps parameters to laws"),
     "infer prior list": ((*INFER, "[]"), "maps parameters to laws"),
-    "infer prior some": ((*INFER, "{}"), "missing. Give all"),
+    "infer prior some": ((*INFER, "{}"), "missing. Pass all"),
     "infer out": ((*INFER, PRIOR, "-o", "p.csv"), "named .nc"),
     "infer out nowhere": ((*INFER, PRIOR, "-o", "no/p.nc"), "no folder no"),
     "infer chains": ((*INFER, PRIOR, "--chains", "0"), "`chains` must be at least 1"),

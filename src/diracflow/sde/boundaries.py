@@ -88,7 +88,7 @@ def boundary_message(found: tuple[dict[str, Any], ...]) -> str | None:
         "By Feller's test the process can reach a boundary of its domain: "
         f"{ends} (for square-root noise this must be at least 1). The SDE does not define what "
         "happens there, and the learned density is that of a process that never reaches the "
-        "boundary. Do not use it near the boundary, or at times after which paths have reached it."
+        "boundary. It cannot be trusted near the boundary, nor after paths have reached it."
     )
 
 

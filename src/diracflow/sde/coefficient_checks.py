@@ -41,7 +41,7 @@ def check_starts(sde: SDE, starts: AbstractLaw) -> None:
         outside = ~np.asarray(part.contains(values))
         if outside.any():
             raise ValueError(
-                f"`starts` must lie inside the domain: the domain of component {component} is "
+                f"`starts` must lie inside the domain: component {component} has the domain "
                 f"{part}, and the law reaches {values[outside][0]:.4g}. Use `diracflow.LogNormal` "
                 "for positive components, `diracflow.Uniform` for intervals, or a "
                 "`diracflow.Product` of such laws."
