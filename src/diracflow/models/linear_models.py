@@ -91,7 +91,7 @@ def seasonal(
     require_finite(level=level, amplitude=amplitude)
     sde = SDE(
         Partial(_seasonal_drift, rate, level, amplitude),
-        Partial(constant, np.array([[noise]])),
+        np.array([[noise]]),
         1,
         origin=origin_of("seasonal", rate=rate, level=level, amplitude=amplitude, noise=noise),
     )
@@ -121,9 +121,7 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
 
 
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:
-    return SDE(
-        Partial(_linear_drift, rate, level), Partial(constant, noise), len(level), origin=origin
-    )
+    return SDE(Partial(_linear_drift, rate, level), noise, len(level), origin=origin)
 
 
 def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
@@ -140,11 +138,6 @@ def _family_diffusion(t: Array, x: Array, p: dict[str, Array]) -> Array:
 
 def _seasonal_drift(rate: Array, level: Array, amplitude: Array, t: Array, x: Array) -> Array:
     return rate * (level + amplitude * jnp.sin(2 * jnp.pi * t) - x)
-
-
-def constant(value: Array, t: Array, x: Array) -> Array:
-    """Return `value`: a coefficient that depends on neither time nor state."""
-    return jnp.asarray(value)
 
 
 def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:

@@ -9,7 +9,6 @@ from ..sde.argument_checks import checked_count
 from ..sde.laws import Normal
 from ..sde.sde import SDE, Origin
 from .exact_densities import ExactBenes, ExactSheared
-from .linear_models import constant
 from .model import Model, origin_of, require_finite, require_positive
 
 
@@ -31,7 +30,7 @@ def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
         rotation[:, first : first + 2] = rotation[:, first : first + 2] @ plane
     sde = SDE(
         Partial(_benes_drift, rotation),
-        Partial(constant, rotation),
+        rotation,
         dim,
         origin=origin_of("benes", angle=angle, dim=dim),
     )
@@ -114,7 +113,7 @@ def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
     require_finite(mu=mu)
     sde = SDE(
         Partial(_cycle_drift, float(mu)),
-        Partial(constant, noise * np.eye(2)),
+        noise * np.eye(2),
         2,
         origin=origin_of("van_der_pol", mu=mu, noise=noise),
     )
@@ -138,7 +137,7 @@ def double_well(dim: int = 1) -> Model:
     )
     sde = SDE(
         Partial(drift),
-        Partial(constant, noise * np.eye(dim)),
+        noise * np.eye(dim),
         dim,
         origin=origin_of("double_well", dim=dim),
     )
@@ -167,7 +166,7 @@ def double_well_chain(
         raise ValueError(f"`coupling` must be zero or more; got {coupling}.")
     sde = SDE(
         Partial(_chain_drift, float(height), float(coupling)),
-        Partial(constant, noise * np.eye(dim)),
+        noise * np.eye(dim),
         dim,
         origin=origin_of(
             "double_well_chain", dim=dim, height=height, coupling=coupling, noise=noise
@@ -181,7 +180,7 @@ def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin:
     require_finite(**coefficients)
     sde = SDE(
         Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()}),
-        Partial(constant, np.array([[0.0], [noise]])),
+        np.array([[0.0], [noise]]),
         2,
         origin=origin,
     )

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
 from .argument_checks import real_numbers
@@ -30,23 +32,29 @@ class SDE(eqx.Module):
 
     **Arguments:**
 
-    - `drift`: the function $b(t, x)$ of a scalar and a point of shape `(dim,)`; shape `(dim,)`.
-    - `diffusion`: the function $\sigma(t, x)$, to shape `(dim, m)`: one column for each of the `m`
-        independent Brownian motions, a square root of the covariance $\Sigma = \sigma\sigma^\top$.
-    - `dim`: the dimension $d$ of the state.
+    - `drift`: the function $b(t, x)$ of a scalar and a point of shape `(dim,)`. It returns shape
+        `(dim,)`.
+    - `diffusion`: the function $\sigma(t, x)$, a square root of the covariance
+        $\Sigma = \sigma\sigma^\top$. It returns shape `(dim, m)`, one column for each of the `m`
+        independent Brownian motions, or, if `dim` is 1, optionally a scalar. Constant noise may be
+        passed as a number (one dimension), a vector (its entries are the diagonal of $\sigma$) or a
+        matrix of shape `(dim, m)`.
+    - `dim`: the dimension $d$ of the state. It may be omitted if `diffusion` is constant.
     - `params`: names of parameters. Coefficients then take a third argument, a mapping `p` of these
         names to scalars.
-    - `domain`: where the components live: `Real()`, `Positive()` or `Interval(a, b)`, one for all
-        or a tuple of one for each. Coefficients are evaluated inside only.
-    - `origin`: set by the built-in models, so that files can name them.
+    - `domain`: the domain of the components, `Real()`, `Positive()` or `Interval(a, b)`: one for
+        all components, or a tuple with one for each. Coefficients are evaluated only inside.
+    - `origin`: name and arguments of a built-in model, set by the models themselves.
 
-    Shapes and types are checked at once, without evaluating anything.
+    Shapes and types are checked by abstract evaluation.
 
     >>> import jax.numpy as jnp
     >>> import diracflow as df
     >>> sde = df.SDE(drift=lambda t, x: -x, diffusion=lambda t, x: jnp.eye(2), dim=2)
     >>> sde.noise_dim
     2
+    >>> df.SDE(drift=lambda t, x: -x, diffusion=0.7).dim
+    1
     >>> family = df.SDE(
     ...     drift=lambda t, x, p: -p["rate"] * x,
     ...     diffusion=lambda t, x, p: jnp.eye(1),
@@ -69,13 +77,18 @@ class SDE(eqx.Module):
     def __init__(
         self,
         drift: Coefficient,
-        diffusion: Coefficient,
-        dim: int,
+        diffusion: Coefficient | ArrayLike,
+        dim: int | None = None,
         *,
         params: tuple[str, ...] = (),
         domain: AbstractDomain | Sequence[AbstractDomain] = Real(),  # noqa: B008 (immutable)
         origin: Origin | None = None,
     ):
+        constant = not callable(diffusion)
+        if not callable(diffusion):
+            matrix = _constant_diffusion(diffusion)
+            dim = len(matrix) if dim is None else dim
+            diffusion = Partial(_constant, matrix)
         if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
             raise ValueError(
                 f"`dim` must be a positive integer, the length of a state; got {dim!r}."
@@ -88,11 +101,14 @@ class SDE(eqx.Module):
                 f"component; got {drift_shape}."
             )
         diffusion_shape = _traced_shape("diffusion", diffusion, dim, names)
+        if diffusion_shape == () and dim == 1:
+            diffusion_shape = (1, 1)
         if len(diffusion_shape) != 2 or diffusion_shape[0] != dim or diffusion_shape[1] < 1:
+            must = "` must have" if constant else f"{_arguments(names)}` must return"
             raise ValueError(
-                f"`diffusion{_arguments(names)}` must return shape ({dim}, m), one column for each "
-                f"Brownian motion; got {diffusion_shape}. For independent noise in each component "
-                "return `jnp.diag(...)`."
+                f"`diffusion{must} shape ({dim}, m), one column for each Brownian motion; got "
+                f"{diffusion_shape}. For independent noise in each component "
+                f"{f'pass a vector of length {dim}' if constant else 'return `jnp.diag(...)`'}."
             )
         self.domain = domains_of(domain, dim)
         self._drift = drift
@@ -138,7 +154,8 @@ class SDE(eqx.Module):
     def diffusion(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d m"]:
         r"""Return the diffusion $\sigma(t, x)$ at one state, a square root of the covariance."""
         x = self._point(x)
-        return jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
+        sigma = jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
+        return sigma if sigma.ndim else sigma.reshape(1, 1)
 
     def covariance(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d d"]:
         r"""Return the covariance $\Sigma = \sigma\sigma^\top$ at one state."""
@@ -166,6 +183,25 @@ class SDE(eqx.Module):
                 "coefficients. Use `sde.at({...})`, with a number for each."
             )
         return (dict(zip(self._names, self._values, strict=True)),)
+
+
+def _constant(value: Array, t: Array, x: Array, *params: Params) -> Array:
+    return jnp.asarray(value)
+
+
+def _constant_diffusion(value: object) -> Float[np.ndarray, "d m"]:
+    """Return the matrix of a constant diffusion, from a number, a diagonal or a matrix."""
+    try:
+        invalid = value is None or isinstance(value, bool | str | bytes)
+        array = None if invalid else np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or array.ndim > 2 or array.size == 0 or not np.all(np.isfinite(array)):
+        raise ValueError(
+            "`diffusion` must be a function of `(t, x)`, or constant: a finite number, a vector "
+            f"(diagonal noise) or a matrix of shape (dim, m); got {value!r}."
+        )
+    return array if array.ndim == 2 else np.diag(array.reshape(-1))
 
 
 def _checked_names(params: object) -> tuple[str, ...]:
