@@ -22,15 +22,6 @@ class AffineCoupling(eqx.Module):
     r"""An affine map of some components, conditioned on the idle ones and on the start point.
 
     The functions $s$ and $t$ are two read-outs of one GRU cell. `log_reach` is $\xi$.
-
-    **Arguments:**
-
-    - `idle`: indices of the idle components.
-    - `moved_dim`: number of moved components.
-    - `context_dim`: length of the context.
-    - `hidden`: number of hidden units.
-    - `beta`: bound $\beta$ of the scale, in (0, 1).
-    - `key`: random key for the weights.
     """
 
     conditioner: GRUConditioner

@@ -49,16 +49,7 @@ def _products(u: Float[Array, " in"]) -> Float[Array, " products"]:
 
 
 class SharedNetwork(eqx.Module):
-    """One network for all components of a layer.
-
-    **Arguments:**
-
-    - `idle_dim`, `moved_dim`, `context_dim`: numbers of idle and moved components and of context
-        entries.
-    - `outputs`: number of coefficients of each moved component.
-    - `hidden`: number of hidden units.
-    - `key`: random key for the weights.
-    """
+    """One network for all components of a layer."""
 
     conditioner: TanhConditioner
     from_idle: Quadratic
@@ -107,14 +98,6 @@ class OwnNetworks(eqx.Module):
     starts, and its read-out would grow quadratically. Here the number of parameters grows linearly
     with the number of components, except for the linear path from the idle ones. A few features are
     shared by all components.
-
-    **Arguments:**
-
-    - `idle_dim`, `context_dim`: numbers of idle components and of context entries.
-    - `input_selection`: the inputs of each moved component.
-    - `outputs`: number of coefficients of each moved component.
-    - `hidden`: number of hidden units per component.
-    - `key`: random key for the weights.
     """
 
     lift: Linear

@@ -84,11 +84,6 @@ def tempered(points: Points, forcing: Float[Array, " n"]) -> Points:
     If the tails of the flow are wrong, a few points far out have forcings a thousand times larger
     than the others, and dominate the fit. Any positive weights define a valid projection; accuracy
     in the bulk is what matters.
-
-    **Arguments:**
-
-    - `points`: the points.
-    - `forcing`: the centred and weighted forcing at the points, as `assembly.evaluate` returns it.
     """
     counts = points.weight > 0  # other points are padding
     size = jnp.where(counts, jnp.abs(forcing) / jnp.sqrt(points.weight), jnp.nan)

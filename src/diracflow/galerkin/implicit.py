@@ -73,13 +73,7 @@ def iterate(
 ) -> Iterate:
     r"""Return the result of one iteration for $q(\theta) - wf(\theta) = v$.
 
-    **Arguments:**
-
-    - `ansatz`, `theta`, `clock`, `points`: where to evaluate $q$ and $f$.
-    - `equation`: the linearised system and its factor.
-    - `weight`: $w$.
-    - `target`: $v$.
-    - `guess`: the parameters towards which the regularisation pulls.
+    $w$ is `weight` and $v$ is `target`. The regularisation pulls towards `guess`.
     """
     left, solver = equation
     values = evaluate_rate(ansatz, theta, clock, points)

@@ -20,10 +20,6 @@ class ExactLinear(AbstractTransitionDensity):
 
     The mean is $m + e^{-At}(x_0 - m)$ and the covariance
     $\int_0^t e^{-Au}\sigma\sigma^\top e^{-A^\top u}du$.
-
-    **Arguments:**
-
-    - `rate`, `level`, `noise`: $A$, $m$ and $\sigma$.
     """
 
     rate: np.ndarray
@@ -65,10 +61,6 @@ class ExactBenes(AbstractTransitionDensity):
 
     The components of $y = R^\top x$ are independent mixtures of $\mathcal{N}(y_0 \pm t, t)$ with
     weights $e^{\pm y_0} / (2\cosh y_0)$.
-
-    **Arguments:**
-
-    - `rotation`: $R$.
     """
 
     rotation: np.ndarray
@@ -103,12 +95,7 @@ class ExactBenes(AbstractTransitionDensity):
 
 
 class ExactSheared(AbstractTransitionDensity):
-    r"""Transition density of $X = Y + a\,Y_1^2 e_2$ with $Y$ the Brownian motion $y_0 + B W$.
-
-    **Arguments:**
-
-    - `mixing`, `shear`: $B$ and $a$.
-    """
+    r"""Transition density of $X = Y + a\,Y_1^2 e_2$ with $Y$ the Brownian motion $y_0 + B W$."""
 
     mixing: np.ndarray
     inverse: np.ndarray

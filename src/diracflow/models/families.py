@@ -165,13 +165,7 @@ class ExactGeometricBrownian(AbstractTransitionDensity):
 
 
 class Fixed(AbstractTransitionDensity):
-    """A density with parameters, at fixed values of all of them.
-
-    **Arguments:**
-
-    - `density`: the density with parameters.
-    - `params`: the values, by name.
-    """
+    """A density with parameters, at fixed values of all of them."""
 
     density: AbstractTransitionDensity
     values: tuple[float, ...] = eqx.field(static=True)

@@ -38,14 +38,7 @@ class BoundaryWarning(UserWarning):
 def boundaries(
     sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
 ) -> tuple[dict[str, Any], ...]:
-    """Apply Feller's test to every finite boundary of the domain.
-
-    **Arguments:**
-
-    - `sde`: the SDE.
-    - `starts`: law of the conditioning vectors.
-    - `start_time`: the start time, or `None` if it is part of the conditioning vector.
-    - `horizon`: coefficients are tested at the start time and at the horizon.
+    """Apply Feller's test to every finite boundary of the domain, at the start and the horizon.
 
     **Returns:**
 

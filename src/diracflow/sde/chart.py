@@ -101,14 +101,7 @@ def plain_chart(sde: SDE) -> Chart:
 
 
 def chart_for(sde: SDE, law: AbstractLaw, start_time: float | None) -> Chart:
-    """Return a chart whose maps are fitted to the noise over the starts.
-
-    **Arguments:**
-
-    - `sde`: the SDE.
-    - `law`: law of the conditioning vectors.
-    - `start_time`: the start time, or `None` if it is part of the conditioning vector.
-    """
+    """Return a chart whose maps are fitted to the noise over the starts."""
     chart = Chart(sde, sde.domain)
     if chart.plain:
         return chart

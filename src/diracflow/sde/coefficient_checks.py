@@ -51,15 +51,7 @@ def check_starts(sde: SDE, starts: AbstractLaw) -> None:
 def check_coefficients(
     sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
 ) -> None:
-    """Raise if a coefficient is not finite at a start, or noise does not reach every component.
-
-    **Arguments:**
-
-    - `sde`: the SDE.
-    - `starts`: law of the conditioning vectors.
-    - `start_time`: the start time, or `None` if it is part of the conditioning vector.
-    - `horizon`: coefficients are checked at the start time and at the horizon.
-    """
+    """Raise if a coefficient is not finite at a start, or noise does not reach every component."""
     x0 = _trials(starts)
     for tau in (0.0, horizon):
         drift, sigma, jacobian, t = coefficients(sde, start_time, jnp.asarray(tau), x0)

@@ -49,13 +49,6 @@ class Scope(eqx.Module):
 
     All values inside the box of a `Uniform` law are covered, and none outside. For other laws, as
     for starts, coverage decreases with the distance from the centre.
-
-    **Arguments:**
-
-    - `starts`: law of the starts.
-    - `params`: laws of the parameters, in the order of `names`.
-    - `start_times`: law of the start time, or `None` if it is fixed.
-    - `names`: names of the parameters.
     """
 
     starts: AbstractLaw
@@ -153,15 +146,7 @@ def scope(
     params: Mapping[str, AbstractLaw] | None,
     start_times: AbstractLaw | None,
 ) -> Scope:
-    """Return the laws of the conditioning vector of an SDE, after checking them.
-
-    **Arguments:**
-
-    - `sde`: the SDE.
-    - `starts`: law of the starts.
-    - `params`: laws of the parameters, by name.
-    - `start_times`: law of the start time, or `None` if it is fixed.
-    """
+    """Return the laws of the conditioning vector of an SDE, after checking them."""
     laws = {} if params is None else params
     check_names(sde.params, laws, "SDE")
     ordered = tuple(_one_number(name, laws[name]) for name in sde.params)

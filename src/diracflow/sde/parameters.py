@@ -63,14 +63,7 @@ def joined(x0: Float[Array, "*batch d"], values: dict[str, Array]) -> Float[Arra
 
 
 def check_names(names: tuple[str, ...], params: object, what: str = "density") -> None:
-    """Raise unless `params` is a mapping with exactly these names.
-
-    **Arguments:**
-
-    - `names`: the expected names.
-    - `params`: the argument of the user.
-    - `what`: the noun for the error message, `"density"` or `"SDE"`.
-    """
+    """Raise unless `params` is a mapping with exactly these names."""
     if not isinstance(params, Mapping):
         raise ValueError(
             f"`params` must map names to numbers, as in `{_example(names)}`; "

@@ -18,12 +18,6 @@ def first_change(
     """Return the name of a coefficient that changes with time, and a time at which it has changed.
 
     Return `None` if neither coefficient changes.
-
-    **Arguments:**
-
-    - `sde`: the SDE.
-    - `start`, `span`: the time interval, from `start` to `start + span`.
-    - `g`: conditioning vectors at which to compare, without the start time.
     """
 
     def at(share: float) -> tuple[np.ndarray, np.ndarray]:

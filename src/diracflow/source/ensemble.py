@@ -82,10 +82,7 @@ class Ensemble(eqx.Module):
 def doublings(stiffness: float, steps: int) -> int:
     """Return the number of halvings after which the series converges on the longest step.
 
-    **Arguments:**
-
-    - `stiffness`: the norm of the drift Jacobian times the horizon.
-    - `steps`: the number of steps over the horizon, of equal length in the clock.
+    Steps have equal length in the clock. `stiffness` is that of an `Ensemble`.
     """
     longest = stiffness * (1 - (1 - 1 / steps) ** 2)
     needed = np.ceil(np.log2(max(longest / _SHORT, 1.0)))
@@ -100,15 +97,9 @@ def ensemble(
     horizon: float,
     tails: Float[np.ndarray, "n k"] | None = None,
 ) -> Ensemble:
-    """Integrate the moment closure from the start law to the horizon.
+    """Integrate the moment closure from the moments of the start law to the horizon.
 
-    **Arguments:**
-
-    - `sde`: the SDE.
-    - `mean`, `covariance`: moments of the start law.
-    - `start_time`: the start time, or `None` if it is the last entry of each row of `tails`.
-    - `horizon`: the end of the integration.
-    - `tails`: draws of the parameters and start times, if these vary.
+    `tails` are draws of the parameters and start times, if these vary.
     """
     tails = np.zeros((1, 0)) if tails is None or tails.size == 0 else tails
     with jax.enable_x64(True):

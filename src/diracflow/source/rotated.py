@@ -12,14 +12,7 @@ from .gaussian_source import AbstractGaussianSource
 
 
 class RotatedSource(AbstractGaussianSource):
-    """A source for the rotated SDE, used as a source for the original SDE.
-
-    **Arguments:**
-
-    - `sde`: the original SDE.
-    - `basis`: the axes.
-    - `rotated`: a source for `rotated_sde(sde, basis)`.
-    """
+    """A source for the rotated SDE, used as a source for the original SDE."""
 
     sde: SDE
     start_time: float | None = eqx.field(static=True)
