@@ -147,7 +147,7 @@ COMMANDS = {
     "params in words": (("sample", M, *AT, "--params", "rate=1"), "maps names to numbers"),
     "params a list": (("sample", M, *AT, "--params", "[1]"), "maps names to numbers"),
     "params text": (("sample", M, *AT, "--params", '{"rate": "a"}'), "maps names to numbers"),
-    "start time": (("sample", M, *AT, "--start-time", "1"), "starts at time 0 alone"),
+    "start time": (("sample", M, *AT, "--start-time", "1"), "only for starts at time 0"),
     # users' files
     "SDE unnamed": (("sample", M, *AT, "--sde", "own.py"), "FILE.py:NAME"),
     "SDE absent": (("sample", M, *AT, "--sde", "no.py:sde"), "No Python file at no.py"),
@@ -206,7 +206,7 @@ COMMANDS = {
     "infer absent": (("infer", "ou", "no.csv", "--prior", PRIOR), "no.csv"),
     "infer prior words": ((*INFER, "flat"), "maps parameters to laws"),
     "infer prior list": ((*INFER, "[]"), "maps parameters to laws"),
-    "infer prior some": ((*INFER, "{}"), "missing. Give all"),
+    "infer prior some": ((*INFER, "{}"), "missing. Pass all"),
     "infer out": ((*INFER, PRIOR, "-o", "p.csv"), "named .nc"),
     "infer out nowhere": ((*INFER, PRIOR, "-o", "no/p.nc"), "no folder no"),
     "infer chains": ((*INFER, PRIOR, "--chains", "0"), "`chains` must be at least 1"),

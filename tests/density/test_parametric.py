@@ -192,7 +192,7 @@ def test_guard_of_other_laws():
 BAD_QUERIES = {
     "none": (None, "depends on the parameters"),
     "missing": ({"rate": 1.0}, "`level`, `noise` missing"),
-    "unknown": ({**TRUE, "speed": 1.0}, "knows no `speed`"),
+    "unknown": ({**TRUE, "speed": 1.0}, "has no `speed`"),
     "beyond the box": ({**TRUE, "rate": 2.5}, r"`rate` must lie in \[0.5, 2\]"),
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 import diracflow as df
 from diracflow.equation.moving_frame import Frame, ratio_equation
-from diracflow.source.gaussian import standard_log_prob
+from diracflow.source.gaussian_source import standard_log_prob
 from helpers import EXACT_MODELS
 
 each_model = pytest.mark.parametrize("model, order", EXACT_MODELS.values(), ids=EXACT_MODELS)

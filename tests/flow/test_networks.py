@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.flow.networks import Gaze, OwnNetworks
+from diracflow.flow.networks import InputSelection, OwnNetworks
 from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.masks import gaze, orders
+from diracflow.planning.masks import input_selection, orders
 from diracflow.planning.settings import settings_for
 from diracflow.planning.sizes import parameter_count, sized
 
@@ -29,7 +29,7 @@ def moved(ansatz, key, size=0.2):
 
 def test_components_look_at_those_that_act_on_them():
     idle, others = np.array([0, 2, 4]), np.array([1, 3, 5])
-    seen = gaze(idle, others, CHAIN, 7, 7)  # six starts and a parameter
+    seen = input_selection(idle, others, CHAIN, 7, 7)  # six starts and a parameter
     # Neighbours first: of 1 they are 0 and 2, at the places 0 and 1 of the idle ones.
     np.testing.assert_array_equal(seen.partners, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
     # Behind the partners: the own start, the partners' starts, the parameter.
@@ -38,12 +38,13 @@ def test_components_look_at_those_that_act_on_them():
 
 def test_means_are_looked_at_like_starts():
     idle, others = np.array([0]), np.array([1])
-    seen = gaze(idle, others, np.ones((2, 2)), 2, 4)
+    seen = input_selection(idle, others, np.ones((2, 2)), 2, 4)
     np.testing.assert_array_equal(seen.inputs, [[0, 1 + 1, 1 + 0, 1 + 2 + 1, 1 + 2 + 0]])
 
 
 def test_a_component_depends_on_what_it_looks_at_and_on_shared_features_only(getkey):
-    seen = Gaze(np.array([[1], [0]]), np.array([[1, 3], [0, 4]]))  # of three idle and two known
+    # Three idle components and a context of length two.
+    seen = InputSelection(np.array([[1], [0]]), np.array([[1, 3], [0, 4]]))
     networks = OwnNetworks(3, 2, seen, 5, hidden=4, key=getkey())
     arrays, rest = eqx.partition(networks, eqx.is_inexact_array)
     leaves, tree = jax.tree.flatten(arrays)
@@ -154,21 +155,21 @@ def test_unknown_choices_are_named():
 
 
 @pytest.mark.slow
-def test_a_turned_ansatz_is_the_plain_one_of_the_turned_equation(getkey):
+def test_a_rotated_ansatz_is_the_plain_one_of_the_rotated_equation(getkey):
     """Along separated axes Beneš's process is that of angle zero: densities, forcings, scores."""
-    turned = ansatz_of(df.models.benes(dim=3), basis="separated", networks="own")
-    columns = jnp.asarray(turned.source.basis.columns)
+    rotated = ansatz_of(df.models.benes(dim=3), basis="separated", networks="own")
+    columns = jnp.asarray(rotated.source.basis.columns)
     plain = ansatz_of(df.models.benes(angle=0.0, dim=3), basis="axes", networks="own")
     # Axes come in any order and sign, which the flow would tell apart; so it rests here.
     clock, (x, x0) = jnp.array(0.6), jr.normal(getkey(), (2, 3))
     rotation = jnp.asarray(df.models.benes(dim=3).sde.diffusion(0.0, jnp.zeros(3)))
     y, y0 = rotation.T @ x, rotation.T @ x0
     np.testing.assert_allclose(
-        turned.log_prob(x, clock**2, x0), plain.log_prob(y, clock**2, y0), rtol=1e-10
+        rotated.log_prob(x, clock**2, x0), plain.log_prob(y, clock**2, y0), rtol=1e-10
     )
-    at = [a.coordinates(p, clock, p0) for a, p, p0 in ((turned, x, x0), (plain, y, y0))]
+    at = [a.coordinates(p, clock, p0) for a, p, p0 in ((rotated, x, x0), (plain, y, y0))]
     np.testing.assert_allclose(
-        turned.forcing(at[0], clock, x0), plain.forcing(at[1], clock, y0), rtol=1e-9
+        rotated.forcing(at[0], clock, x0), plain.forcing(at[1], clock, y0), rtol=1e-9
     )
     np.testing.assert_allclose(columns @ columns.T, np.eye(3), atol=1e-9)
 

@@ -40,7 +40,7 @@ def found(layout, ansatz, draws):
         "gram": explicit.normal.gram,
         "moment": explicit.normal.moment,
         "residual": explicit.residual,
-        "fresh": explicit.fresh_residuals,
+        "fresh": explicit.held_out_residuals,
         "forcing": explicit.forcing,
         "gap": explicit.source_gap,
         "implicit_gram": left.normal.gram,

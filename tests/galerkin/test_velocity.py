@@ -7,11 +7,9 @@ import pytest
 
 import diracflow as df
 from diracflow.galerkin.assembly import assemble, linearise
-from diracflow.galerkin.collocation import Points, draw, place
-from diracflow.galerkin.gram import gram_matrix
+from diracflow.galerkin.collocation import Points, centred, draw, per_point, place
 from diracflow.galerkin.implicit import factor, iterate, system, values_at
-from diracflow.galerkin.pointwise import centred, per_point
-from diracflow.galerkin.rows import Rows
+from diracflow.galerkin.rows import Rows, gram_matrix
 from diracflow.galerkin.solve import normal_equations, relative_residual
 from diracflow.galerkin.velocity import survey, velocity
 from diracflow.planning.build_ansatz import build_ansatz
@@ -140,10 +138,10 @@ def test_linearisation_agrees_with_derivatives(context, getkey):
         rate = lambda theta: ansatz.at(theta).log_ratio_and_rate(y, clock, x0)[1]
         return ansatz.forcing(y, clock, x0), jax.grad(rate)(theta)
 
-    forcing, score, slopes = eqx.filter_jit(ansatz.linearised)(y, clock, x0)
+    forcing, score, rate_gradient = eqx.filter_jit(ansatz.linearised)(y, clock, x0)
     value, derivative = expected(ansatz.theta)
     np.testing.assert_allclose(forcing, value, rtol=1e-10)
-    np.testing.assert_allclose(slopes, derivative, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(rate_gradient, derivative, rtol=1e-8, atol=1e-9)
     direct = eqx.filter_jit(ansatz.parameter_score)(y, clock, x0)
     np.testing.assert_allclose(score, direct, rtol=1e-10, atol=1e-12)
 
@@ -190,7 +188,7 @@ def test_implicit_start_solves_the_equation_of_first_order(getkey):
     assert relative_residual(left.rows, theta_dot) < 1e-6
     end = ansatz.at(ansatz.theta + clock * theta_dot)
     later = velocity_of(end, points, 1e-8, theta_dot, clock)
-    assert later.fresh_residuals[0] < 1e-4
+    assert later.held_out_residuals[0] < 1e-4
 
 
 @pytest.mark.slow
@@ -279,7 +277,7 @@ def test_nothing_is_left_to_explain_where_the_source_is_exact(preset, getkey):
     ansatz = start_of(model, preset)
     found = velocity_of(ansatz, points_of(ansatz, model, getkey(), 128), 1e-8)
     assert found.forcing < 1e-12
-    assert found.residual == found.fresh_residuals[0] == 0
+    assert found.residual == found.held_out_residuals[0] == 0
 
 
 def test_in_sample_residual_flatters(getkey):
@@ -289,8 +287,8 @@ def test_in_sample_residual_flatters(getkey):
     mine, other = (points_of(ansatz, model, getkey(), 128) for _ in range(2))
     fitted = velocity_of(ansatz, mine, 1e-12)
     judged = velocity_of(ansatz, other, 1e-12, fitted.theta_dot)
-    assert fitted.residual < 1e-3 < judged.fresh_residuals[0]
-    np.testing.assert_allclose(fitted.fresh_residuals[0], 1.0)
+    assert fitted.residual < 1e-3 < judged.held_out_residuals[0]
+    np.testing.assert_allclose(fitted.held_out_residuals[0], 1.0)
 
 
 @pytest.mark.slow

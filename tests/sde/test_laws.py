@@ -92,25 +92,25 @@ def test_a_mixture_is_described_and_expanded():
 
 
 BAD_LAWS = {
-    "mixture of nothing": (lambda: df.Mixture([]), "one law or more"),
-    "mixture of numbers": (lambda: df.Mixture([1.0]), "one law or more"),
+    "mixture of nothing": (lambda: df.Mixture([]), "one or more"),
+    "mixture of numbers": (lambda: df.Mixture([1.0]), "one or more"),
     "weights": (lambda: df.Mixture([df.Normal()], [0.5, 0.5]), "1 laws needs 1.*0.5, 0.5"),
     "negative weight": (lambda: df.Mixture([df.Normal()] * 2, [2, -1]), "positive"),
     "mixture dimension": (
         lambda: df.Mixture([df.Normal([0.0, 1.0], 1.0), df.Normal([0.0] * 3, 1.0)]),
-        "one dimension",
+        "the same dimension",
     ),
     "negative std": (lambda: df.Normal(0.0, -1.0), "`std` must be positive"),
     "indefinite": (lambda: df.Normal(covariance=[[1.0, 2.0], [2.0, 1.0]]), "positive definite.*-1"),
     "not square": (lambda: df.Normal(covariance=np.ones((2, 3))), r"square matrix.*\(2, 3\)"),
     "not symmetric": (lambda: df.Normal(covariance=[[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
     "both": (lambda: df.Normal(0.0, 1.0, covariance=[[1.0]]), "got both"),
-    "lengths": (lambda: df.Normal([0.0, 1.0], [1.0, 1.0, 1.0]), "one length"),
+    "lengths": (lambda: df.Normal([0.0, 1.0], [1.0, 1.0, 1.0]), "the same length"),
     "nan": (lambda: df.Normal(np.nan, 1.0), "finite"),
     "empty interval": (lambda: df.Uniform(1.0, 1.0), "low < high"),
     "dimension": (lambda: df.Normal([0.0, 1.0], 1.0).expand(3), "2 components.*3"),
     "product dimension": (lambda: df.Product(df.Normal()).expand(2), "1 components.*2"),
-    "product of nothing": (df.Product, "one law or more"),
+    "product of nothing": (df.Product, "one or more"),
     "matrix mean": (lambda: df.Normal(np.zeros((2, 2))), "scalar or a vector"),
 }
 

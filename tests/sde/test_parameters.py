@@ -81,7 +81,7 @@ def test_rate_zero_is_brownian_motion_and_smooth():
 BAD_PARAMS = {
     "none": (OU, None, "depends on.*`level`, `noise`, `rate` missing"),
     "one missing": (OU, {"rate": 1.0, "level": 0.0}, "`noise` missing"),
-    "unknown": (OU, PARAMS | {"speed": 1.0}, "knows no `speed`"),
+    "unknown": (OU, PARAMS | {"speed": 1.0}, "has no `speed`"),
     "given to one without": (FIXED, PARAMS, "has no parameters"),
     "nan": (OU, PARAMS | {"rate": np.nan}, "`rate` must be finite.*nan"),
     "out of bounds": (OU, PARAMS | {"noise": [1.0, -0.5]}, r"`noise` must lie in \(0, inf\).*-0.5"),

@@ -46,6 +46,34 @@ def test_integer_coefficients_become_floats():
     assert sde.drift(jnp.array(0.0), jnp.zeros(2)).dtype == jnp.float64
 
 
+CONSTANT_NOISE = {
+    "number": (0.7, [[0.7]]),
+    "vector": ([0.7, 0.2], [[0.7, 0.0], [0.0, 0.2]]),
+    "matrix": ([[0.7, 0.1, 0.0], [0.0, 0.2, 0.3]], [[0.7, 0.1, 0.0], [0.0, 0.2, 0.3]]),
+}
+
+
+@pytest.mark.parametrize("diffusion, matrix", CONSTANT_NOISE.values(), ids=CONSTANT_NOISE)
+def test_constant_noise_defines_the_dimension(diffusion, matrix):
+    sde = df.SDE(lambda t, x: -x, diffusion)
+    assert (sde.dim, sde.noise_dim) == np.shape(matrix)
+    for equation in (sde, df.SDE(lambda t, x: -x, diffusion, sde.dim)):
+        np.testing.assert_array_equal(equation.diffusion(0.0, jnp.zeros(sde.dim)), matrix)
+
+
+def test_constant_noise_of_a_family():
+    family = df.SDE(lambda t, x, p: -p["rate"] * x, 0.7, params=("rate",))
+    sigma = family.at({"rate": 2.0}).diffusion(0.0, jnp.zeros(1))
+    np.testing.assert_array_equal(sigma, [[0.7]])
+
+
+def test_scalar_noise_in_one_dimension():
+    sde = df.SDE(lambda t, x: -x, lambda t, x: 0.5 + x[0] ** 2, dim=1)
+    assert sde.noise_dim == 1
+    np.testing.assert_array_equal(sde.diffusion(0.0, jnp.ones(1)), [[1.5]])
+    np.testing.assert_array_equal(sde.covariance(0.0, jnp.ones(1)), [[2.25]])
+
+
 BAD_VALUES = {
     "nan drift": (lambda t, x: jnp.sqrt(x), unit, r"`drift` is not finite at t=0, x=\[-"),
     "infinite noise": (zero, lambda t, x: jnp.eye(2) / (x[0] > 0), "`diffusion` is not finite"),

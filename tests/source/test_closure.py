@@ -74,7 +74,7 @@ def test_frames_are_differentiable_in_time_and_start(getkey):
 
 
 @pytest.mark.slow
-def test_expansion_counts_only_where_slopes_agree():
+def test_expansion_counts_only_where_jacobians_agree():
     # tanh parts paths near the origin only: the width grows as noise alone makes it. A linear
     # drift parts them everywhere: the width grows exponentially.
     def one(drift):

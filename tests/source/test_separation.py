@@ -8,11 +8,11 @@ import diracflow as df
 from diracflow.equation.moving_frame import Basis
 from diracflow.planning.basis_rule import settled_basis, start_slopes
 from diracflow.planning.settings import settings_for
-from diracflow.source.rotated import TurnedSource
-from diracflow.source.separation import couplings, separating_basis, turned_sde
+from diracflow.source.rotated import RotatedSource, rotated_sde
+from diracflow.source.separation import couplings, separating_basis
 
 
-def slopes_of(model, starts=None):
+def jacobians_of(model, starts=None):
     return start_slopes(model.sde, (starts or model.starts).expand(model.sde.dim), 0.0)
 
 
@@ -23,10 +23,10 @@ def oblique(dim, seed=0):
 
 
 @pytest.mark.parametrize("dim", [2, 3, 6])
-def test_turned_independent_components_are_found(dim):
+def test_rotated_independent_components_are_found(dim):
     # The drift of Beneš's process is R tanh(R^T x): along the columns of R nothing interacts.
     model = df.models.benes(dim=dim)
-    basis, left = separating_basis(slopes_of(model))
+    basis, left = separating_basis(jacobians_of(model))
     rotation = np.asarray(model.sde.diffusion(0.0, jnp.zeros(dim)))
     match = np.abs(basis.inverse @ rotation)
     # A permutation, to the accuracy at which rotations of 1e-10 end the search.
@@ -45,11 +45,11 @@ def test_noise_is_of_unit_size_along_the_axes():
 
 def test_a_linear_drift_leaves_nothing_to_separate():
     model = df.models.ornstein_uhlenbeck(3, rate=np.eye(3) + 0.3)
-    assert separating_basis(slopes_of(model))[1] == 1.0
+    assert separating_basis(jacobians_of(model))[1] == 1.0
 
 
 def test_neighbours_of_a_chain_are_coupled_and_no_others():
-    found = couplings(slopes_of(df.models.double_well_chain(dim=5)), None, 1.0)
+    found = couplings(jacobians_of(df.models.double_well_chain(dim=5)), None, 1.0)
     distance = np.abs(np.subtract.outer(range(5), range(5)))
     np.testing.assert_array_equal(found > 0, distance == 1)
     # On all of them alike, and less than each site does to itself.
@@ -59,23 +59,23 @@ def test_neighbours_of_a_chain_are_coupled_and_no_others():
 
 def test_noise_couples_too():
     # The noise of the second component depends on the first alone; the drift is constant.
-    found = couplings(slopes_of(df.models.sheared(dim=4)), None, 1.0)
+    found = couplings(jacobians_of(df.models.sheared(dim=4)), None, 1.0)
     assert found[0, 1] == found[1, 0] == 0.5  # the mean of what either does to the other
     assert found.sum() == 1.0
 
 
 def test_separated_components_are_not_coupled():
-    at = slopes_of(df.models.benes(dim=4))
+    at = jacobians_of(df.models.benes(dim=4))
     basis, _ = separating_basis(at)
     np.testing.assert_array_equal(couplings(at, basis, 1.0), 0)
     assert np.all(couplings(at, None, 1.0)[~np.eye(4, dtype=bool)] > 0.01)
 
 
 @pytest.mark.parametrize("source", [df.EulerSource, df.MomentSource])
-def test_a_turned_source_is_the_source_of_the_turned_equation(source, getkey):
+def test_a_rotated_source_is_the_source_of_the_rotated_equation(source, getkey):
     sde, basis = df.models.benes(dim=3).sde, oblique(3)
-    inner = source(turned_sde(sde, basis), 0.0)
-    outer, tau = TurnedSource(sde, basis, inner), jnp.array(0.4)
+    inner = source(rotated_sde(sde, basis), 0.0)
+    outer, tau = RotatedSource(sde, basis, inner), jnp.array(0.4)
     x0, noise = jr.normal(getkey(), (2, 3))
     y0 = jnp.asarray(basis.inverse) @ x0
     x = outer.from_noise(noise, tau, x0)
@@ -89,11 +89,11 @@ def test_a_turned_source_is_the_source_of_the_turned_equation(source, getkey):
     np.testing.assert_allclose(outer.log_prob(x, tau, x0), normal - log_det, rtol=1e-12)
 
 
-def test_parameters_reach_the_turned_equation():
+def test_parameters_reach_the_rotated_equation():
     family = df.models.ornstein_uhlenbeck_family()
-    turned = turned_sde(family.sde, Basis(np.array([[2.0]])))
+    rotated = rotated_sde(family.sde, Basis(np.array([[2.0]])))
     params = {"rate": 2.0, "level": 0.5, "noise": 0.3}
-    inside, plain = turned.at(params), family.sde.at(params)
+    inside, plain = rotated.at(params), family.sde.at(params)
     drift, sigma = inside.drift(0.0, jnp.array([0.1])), inside.diffusion(0.0, jnp.array([0.1]))
     np.testing.assert_allclose(2 * drift, plain.drift(0.0, jnp.array([0.2])))
     np.testing.assert_allclose(2 * sigma, plain.diffusion(0.0, jnp.array([0.2])))
@@ -145,7 +145,7 @@ def test_components_without_noise_are_coupled_by_the_drift():
     assert found[1, 2] > 0
 
 
-def test_slopes_without_value_couple_nothing():
+def test_jacobians_without_value_couple_nothing():
     root = df.SDE(lambda t, x: jnp.sqrt(x - 100), lambda t, x: jnp.eye(3), 3)
     at = start_slopes(root, df.Normal(0.0, 1.0).expand(3), 0.0)
     np.testing.assert_array_equal(couplings(at, None, 1.0), 0)

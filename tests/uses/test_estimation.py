@@ -104,7 +104,7 @@ BAD_SEARCHES = {
     "no parameters": (df.models.brownian(1).exact, {}, None, "no parameters to estimate"),
     "negative noise": (OU, GOOD | {"noise": -1.0}, None, "`noise` must lie"),
     "outside": (OU, GOOD, {"rate": (2.0, 3.0)}, r"`rate` starts at 1.0.*\(2, 3\)"),
-    "unknown bound": (OU, GOOD, {"speed": (0.0, 1.0)}, "knows no `speed`"),
+    "unknown bound": (OU, GOOD, {"speed": (0.0, 1.0)}, "has no `speed`"),
     "not finite": (OU, GOOD | {"rate": -1e6}, None, "not finite"),
 }
 

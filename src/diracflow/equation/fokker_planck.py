@@ -21,7 +21,7 @@ def log_density_rate(
     t: Float[Array, ""],
     x: Float[Array, " d"],
 ) -> Float[Array, ""]:
-    r"""Time derivative that the Fokker--Planck equation assigns to a log-density.
+    r"""Return the time derivative that the Fokker--Planck equation assigns to a log-density.
 
     For $q$ the log-density at time $t$, this is
 
@@ -39,7 +39,7 @@ def log_density_rate(
     **Returns:**
 
     A scalar. $\Sigma : \nabla^2 q$ is the sum of the second derivatives along the columns of
-    $\sigma$, so the cost is one gradient and as many Hessian-vector products as there are columns.
+    $\sigma$, so the cost is one gradient and one Hessian-vector product per column.
     """
     sigma = sde.diffusion(t, x)
     grad_q, hessian_times = jax.linearize(jax.grad(log_density), x)

@@ -1,4 +1,4 @@
-r"""The Fokker--Planck equation in coordinates that move and widen with the density.
+r"""The Fokker--Planck equation in a frame that moves and widens with the density.
 
 A frame $x = m(c) + L(c)\zeta$ turns the SDE into one for $\zeta$ in the
 clock $c = \sqrt\tau$ (so $d\tau = 2c\,dc$):
@@ -7,9 +7,9 @@ $$d\zeta = (\beta(\zeta) - K\zeta)\,dc + S(\zeta)^{1/2}\,dW_c,\qquad
   \beta = L^{-1}(2c\,b(x) - m'),\quad K = L^{-1}L',\quad S = 2c\,L^{-1}\Sigma(x)L^{-\top}.$$
 
 A frame that follows the density has $S \approx K + K^\top$, which leaves $N(0, I)$ unchanged. We
-write the density as $N(0, I)$ times $e^r$ and the equation for the ratio $r$. What the frame
-accounts for then drops out by algebra: the terms of size $1/c^2$ that a log-density in $x$ would
-have to cancel in floating point never appear.
+write the density as $N(0, I)$ times $e^r$ and the equation for the log-ratio $r$. The motion of the
+frame then cancels algebraically: terms of size $1/c^2$, which for a log-density in $x$ cancel only
+in floating point, never appear.
 """
 
 from collections.abc import Callable
@@ -25,29 +25,33 @@ from .small_matrices import solve_lower
 
 
 class Basis(eqx.Module):
-    """Axes other than those of the state: the columns of a matrix that does not depend on time."""
+    """Axes given by the columns of a constant matrix."""
 
     columns: Float[np.ndarray, "d d"]
     inverse: Float[np.ndarray, "d d"]
-    log_det: float = eqx.field(static=True)  # of the columns
+    log_det: float = eqx.field(static=True)  # of `columns`
 
     def __init__(self, columns: Float[np.ndarray, "d d"]):
         self.columns, self.inverse = columns, np.linalg.inv(columns)
         self.log_det = float(np.linalg.slogdet(columns)[1])
 
     def along(self, x: Float[Array, "d *k"]) -> Float[Array, "d *k"]:
-        """Coordinates of states along the axes."""
+        """Return the coordinates of the state `x` along the axes."""
         return jnp.asarray(self.inverse, x.dtype) @ x
 
     def state(self, y: Float[Array, "d *k"]) -> Float[Array, "d *k"]:
-        """States with some coordinates."""
+        """Return the state with the coordinates `y`."""
         return jnp.asarray(self.columns, y.dtype) @ y
 
 
 class Frame(eqx.Module):
     r"""Coordinates in which a density is close to standard normal.
 
-    $L$ is the lower triangular `factor`, or the `basis` times it.
+    **Arguments:**
+
+    - `mean`: $m$.
+    - `factor`: a lower triangular matrix, which is $L$ unless there is a basis.
+    - `basis`: if given, $L$ is the matrix of its columns times `factor`.
     """
 
     mean: Float[Array, " d"]
@@ -55,23 +59,23 @@ class Frame(eqx.Module):
     basis: Basis | None = None
 
     def standardise(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        r"""$\zeta = L^{-1}(x - m)$."""
+        r"""Return $\zeta = L^{-1}(x - m)$."""
         centred = x - self.mean
         along = centred if self.basis is None else self.basis.along(centred)
         return solve_lower(self.factor, along)
 
     def restore(self, zeta: Float[Array, " d"]) -> Float[Array, " d"]:
-        r"""$x = m + L\zeta$."""
+        r"""Return $x = m + L\zeta$."""
         moved = self.factor @ zeta
         return self.mean + (moved if self.basis is None else self.basis.state(moved))
 
     def log_det(self) -> Float[Array, ""]:
-        r"""$\log|\det L|$."""
+        r"""Return $\log|\det L|$."""
         log_det = jnp.sum(jnp.log(jnp.diag(self.factor)))
         return log_det if self.basis is None else log_det + self.basis.log_det
 
     def inverses(self) -> tuple[Float[Array, "d d"], Float[Array, "d d"]]:
-        r"""The inverse of the factor, and $L^{-1}$."""
+        r"""Return the inverse of `factor`, and $L^{-1}$."""
         inverse = solve_lower(self.factor, jnp.eye(len(self.factor), dtype=self.factor.dtype))
         if self.basis is None:
             return inverse, inverse
@@ -88,8 +92,8 @@ class RatioEquation(eqx.Module):
       - \zeta\cdot(\nabla\cdot S) + \tfrac12\nabla\cdot\nabla\cdot S,\qquad
       g = K\zeta - S\zeta - \beta + \nabla\cdot S$$
 
-    and $S' = S - K - K^\top$. All derivatives of $r$ are directional and forward: along $g$ and the
-    columns of a square root of $S$, taken together because that compiles fastest.
+    and $S' = S - K - K^\top$. Derivatives of $r$ are taken in forward mode along $g$ and the
+    columns of a square root of $S$, all at once because that compiles fastest.
     """
 
     zeta: Float[Array, " d"]
@@ -99,27 +103,27 @@ class RatioEquation(eqx.Module):
     def rate(
         self, log_ratio: Callable[[Float[Array, " d"]], Float[Array, ""]]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """A log-ratio, and the derivative in the clock that the equation assigns to it."""
+        """Return the log-ratio at `zeta` and its derivative in the clock by the equation."""
         value, along, twice = self._along(log_ratio)
         return value, self.source + along[-1] + 0.5 * jnp.sum(twice[:-1] + along[:-1] ** 2)
 
     def linearised(
-        self, log_ratio_and_slopes: Callable[[Float[Array, " d"]], tuple[Array, Array]]
+        self, log_ratio_and_gradient: Callable[[Float[Array, " d"]], tuple[Array, Array]]
     ) -> tuple[Float[Array, ""], Float[Array, " k"], Float[Array, " k"]]:
-        """The rate, the slopes of the log-ratio in parameters, and those of the rate.
+        """Return the rate, the parameter gradient of the log-ratio, and that of the rate.
 
-        The argument gives a log-ratio and its slopes. Differentiated together they take two thirds
-        of the time to compile that a reverse derivative of the rate takes, and less to run.
+        The argument returns a log-ratio and its parameter gradient. Differentiating both together
+        takes two thirds of the compile time of a reverse derivative of the rate, and runs faster.
         """
-        (_, slopes), (along, along_slopes), (twice, twice_slopes) = self._along(
-            log_ratio_and_slopes
+        (_, gradient), (along, along_gradient), (twice, twice_gradient) = self._along(
+            log_ratio_and_gradient
         )
         rate = self.source + along[-1] + 0.5 * jnp.sum(twice[:-1] + along[:-1] ** 2)
-        first = along_slopes[-1] + along[:-1] @ along_slopes[:-1]
-        return rate, slopes, first + 0.5 * jnp.sum(twice_slopes[:-1], axis=0)
+        first = along_gradient[-1] + along[:-1] @ along_gradient[:-1]
+        return rate, gradient, first + 0.5 * jnp.sum(twice_gradient[:-1], axis=0)
 
     def _along(self, function: Callable) -> tuple:
-        """Value, and first and second derivatives along each direction."""
+        """Return the value, and first and second derivatives along each direction."""
 
         def line(direction: Float[Array, " d"]) -> tuple:
             def value_and_slope(y: Float[Array, " d"]) -> tuple:
@@ -140,7 +144,7 @@ def ratio_equation(
     frame_rate: Frame,
     zeta: Float[Array, " d"],
 ) -> RatioEquation:
-    r"""The equation at the point `zeta`. Use `jax.vmap` for several.
+    r"""Return the equation at the point `zeta`. Use `jax.vmap` for several points.
 
     **Arguments:**
 
@@ -151,7 +155,7 @@ def ratio_equation(
     - `zeta`: the point.
     """
     of_factor, inverse = frame.inverses()
-    # The basis, which does not move, drops out.
+    # The basis is constant and cancels.
     stretch = of_factor @ frame_rate.factor
 
     def drift(y: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -162,12 +166,12 @@ def ratio_equation(
 
     def div_cov(y: Float[Array, " d"]) -> Float[Array, " d"]:
         # The divergence of w w^T is w (div w) + (w . grad) w, for each column w.
-        w, slopes = noise(y), jax.jacfwd(noise)(y)
-        return w @ jnp.einsum("iai->a", slopes) + jnp.einsum("iaj,ja->i", slopes, w)
+        w, jacobian = noise(y), jax.jacfwd(noise)(y)
+        return w @ jnp.einsum("iai->a", jacobian) + jnp.einsum("iaj,ja->i", jacobian, w)
 
     beta, columns, spread = drift(zeta), noise(zeta), div_cov(zeta)
     push = columns @ (columns.T @ zeta)  # S zeta
-    # S' only through zeta . S' zeta and its trace.
+    # Only zeta . S' zeta and the trace of S' are needed.
     excess = zeta @ push - 2 * zeta @ stretch @ zeta
     excess_trace = jnp.sum(columns**2) - 2 * jnp.trace(stretch)
     sources = zeta @ (beta - spread) - jnp.trace(jax.jacfwd(drift)(zeta))

@@ -1,22 +1,22 @@
-"""Triangular factors of small matrices, written out.
+"""Cholesky factors and triangular solves of small matrices, as unrolled loops.
 
-A frame needs a factor at every point. Calls of LAPACK for each matrix of a batch, and more of them
-for its derivatives, take longer than the arithmetic; written out, it is fused with what comes
-before and after.
+A frame needs a factor at every point. LAPACK calls for each matrix of a batch and for its
+derivatives take longer than the arithmetic. XLA fuses unrolled loops with the operations around
+them.
 """
 
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-# Dimension up to which algorithms are written out.
-_WRITTEN_OUT = 8
+# Largest dimension for which loops are unrolled.
+_UNROLLED = 8
 
 
 def cholesky(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The lower triangular factor, column by column."""
+    """Return the lower Cholesky factor of `matrix`."""
     dim = len(matrix)
-    if dim > _WRITTEN_OUT:
+    if dim > _UNROLLED:
         return jnp.linalg.cholesky(matrix)
     rest, columns = matrix, []
     for j in range(dim):
@@ -28,9 +28,9 @@ def cholesky(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
 
 
 def solve_lower(factor: Float[Array, "d d"], right: Float[Array, "d *k"]) -> Float[Array, "d *k"]:
-    """Solution of a lower triangular system, row by row."""
+    """Return the solution of the lower triangular system `factor @ y = right`."""
     dim = len(factor)
-    if dim > _WRITTEN_OUT:
+    if dim > _UNROLLED:
         return solve_triangular(factor, right, lower=True)
     rows: list[Array] = []
     for i in range(dim):

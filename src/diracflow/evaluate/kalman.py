@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import ArrayLike, Float
 from scipy.stats import multivariate_normal
 
-from ..models.gaussian import ExactLinear
+from ..models.exact_densities import ExactLinear
 from ..sde.laws import Normal
 
 

@@ -1,12 +1,12 @@
 r"""The paper's conditional affine coupling.
 
-Some components stay idle; the others are scaled and shifted by functions of the idle ones and
+Idle components are unchanged. The others are scaled and shifted by functions of the idle ones and
 of the start point $x_0$:
 
 $$v \mapsto v \odot (1 + \beta\tanh s(c)) + e^{\xi}\odot\tanh t(c),\qquad c = (u, x_0).$$
 
 The scale lies within $1\pm\beta$ and the shift is bounded, so the layer is invertible in closed
-form whatever the network does.
+form for any weights of the network.
 """
 
 import equinox as eqx
@@ -19,7 +19,7 @@ from .conditioner import GRUConditioner
 
 
 class AffineCoupling(eqx.Module):
-    r"""Moves `moved_dim` components given the `idle` ones and the start point.
+    r"""An affine map of some components, conditioned on the idle ones and on the start point.
 
     The functions $s$ and $t$ are two read-outs of one GRU cell. `log_reach` is $\xi$.
     """
@@ -38,11 +38,11 @@ class AffineCoupling(eqx.Module):
         beta: float,
         key: PRNGKeyArray,
     ):
-        network_key, gaze_key = jr.split(key)
+        network_key, weights_key = jr.split(key)
         conditioner = GRUConditioner(
             len(idle) + context_dim, hidden, 2 * moved_dim, key=network_key
         )
-        self.conditioner = _see_displacement(conditioner, idle, gaze_key)
+        self.conditioner = _displacement_features(conditioner, idle, weights_key)
         self.log_reach = jnp.zeros(moved_dim)
         self.beta = beta
 
@@ -59,7 +59,7 @@ class AffineCoupling(eqx.Module):
         idle: Float[Array, " idle"],
         context: Float[Array, " c"],
     ) -> tuple[Float[Array, " moved"], Float[Array, ""]]:
-        """The image of the moved components, and the log-determinant."""
+        """Return the image of the moved components, and the log-determinant."""
         scale, shift = self._coefficients(idle, context)
         return moved * scale + shift, jnp.sum(jnp.log(scale))
 
@@ -69,7 +69,7 @@ class AffineCoupling(eqx.Module):
         idle: Float[Array, " idle"],
         context: Float[Array, " c"],
     ) -> Float[Array, " moved"]:
-        """Inverse of `to_source`."""
+        """Return the inverse of `to_source`."""
         scale, shift = self._coefficients(idle, context)
         return (moved - shift) / scale
 
@@ -78,16 +78,19 @@ class AffineCoupling(eqx.Module):
         return 1 + self.beta * jnp.tanh(s), jnp.exp(self.log_reach) * jnp.tanh(t)
 
 
-def _see_displacement(
+def _displacement_features(
     conditioner: GRUConditioner, idle: Int[np.ndarray, " idle"], key: PRNGKeyArray
 ) -> GRUConditioner:
-    r"""Start with hidden units that respond to the displacement $u - x_{0,u}$ alone.
+    r"""Initialise the hidden units as functions of the displacement $u - x_{0,u}$ only.
 
-    Just after the start the density varies on the scale of the displacement, far below that of
-    $x_0$. Features of $u$ and $x_0$ in general position would have to cancel to that precision.
+    Shortly after the start the density varies on the scale of the displacement, which is much
+    smaller than that of $x_0$. General features of $u$ and $x_0$ would have to cancel to that
+    precision.
     """
 
-    def gaze(key: PRNGKeyArray, weight: Float[Array, "out in"]) -> Float[Array, "out in"]:
+    def displacement_weights(
+        key: PRNGKeyArray, weight: Float[Array, "out in"]
+    ) -> Float[Array, "out in"]:
         of_idle = jr.normal(key, (weight.shape[0], len(idle)))
         return (
             jnp.zeros_like(weight)
@@ -100,5 +103,7 @@ def _see_displacement(
     def inputs(c: GRUConditioner) -> tuple[Array, Array]:
         return c.lift.weight, c.cell.weight_ih
 
-    weights = [gaze(k, w) for k, w in zip(jr.split(key), inputs(conditioner), strict=True)]
+    weights = [
+        displacement_weights(k, w) for k, w in zip(jr.split(key), inputs(conditioner), strict=True)
+    ]
     return eqx.tree_at(inputs, conditioner, tuple(weights))

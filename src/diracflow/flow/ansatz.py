@@ -1,15 +1,16 @@
-r"""The densities that are trained: a source carried through a flow.
+r"""The ansatz: the source, transformed by a flow.
 
 $$P(x | \theta, \tau, x_0) = p_Z(n_\theta(x | x_0) | \tau, x_0)\,|\det\nabla n_\theta|.$$
 
-Positivity and unit mass hold for every $\theta$; with $n_\theta$ the identity at $\tau = 0$ so does
-the Dirac start.
+The density is positive and has unit mass for every $\theta$. With $n_\theta$ the identity at
+$\tau = 0$, it starts from the Dirac measure.
 
-Here $x_0$ stands for all that is given when the process begins: the start, and behind it parameters
-of the SDE and the time of the start where these vary.
+Here $x_0$ is the conditioning vector: the start, followed by the parameters of the SDE and the
+start time if these vary.
 
-An ansatz works in coordinates of its own. The paper's flow acts on the state; the other acts on the
-state seen in the source's frame, where the target is a standard normal law at all times.
+Points are expressed in the coordinates of the ansatz. The paper's flow acts on the state itself.
+The other acts on the state in the frame of the source, in which the target is a standard normal
+law at all times.
 """
 
 import abc
@@ -24,25 +25,25 @@ from jaxtyping import Array, Float
 
 from ..equation.fokker_planck import log_density_rate
 from ..equation.moving_frame import Frame, RatioEquation, ratio_equation
-from ..source.gaussian import AbstractGaussianSource, standard_log_prob
+from ..source.gaussian_source import AbstractGaussianSource, standard_log_prob
 from .coupling_flow import AbstractFlow
 
 
 class AbstractAnsatz(eqx.Module):
-    """Source and flow; the parameters are the flow's floating-point arrays."""
+    """A source and a flow; the parameters are the floating-point arrays of the flow."""
 
     source: eqx.AbstractVar[AbstractGaussianSource]
     flow: eqx.AbstractVar[AbstractFlow]
-    # Whether points of the density stay put in the ansatz's own coordinates as time goes on.
+    # `True` if the coordinates of the ansatz move with the density, so that points stay valid.
     standardised: ClassVar[bool]
 
     @property
     def theta(self) -> Float[Array, " m"]:
-        """The parameters of the flow as one vector."""
+        """The parameters of the flow, as one vector."""
         return ravel_pytree(eqx.filter(self.flow, eqx.is_inexact_array))[0]
 
     def at(self, theta: Float[Array, " m"]) -> Self:
-        """The same ansatz with other parameters."""
+        """Return the ansatz with the parameters `theta`."""
         parameters, rest = eqx.partition(self.flow, eqx.is_inexact_array)
         _, unravel = ravel_pytree(parameters)
         return eqx.tree_at(lambda a: a.flow, self, eqx.combine(unravel(theta), rest))
@@ -51,51 +52,51 @@ class AbstractAnsatz(eqx.Module):
     def log_prob(
         self, x: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        """Log-density at the state `x`."""
+        """Return the log-density at the state `x`."""
 
     @abc.abstractmethod
     def from_noise(
         self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        """The state to which standard normal `noise` is carried."""
+        """Return the state to which the ansatz maps standard normal `noise`."""
 
     @abc.abstractmethod
     def stages(
         self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, "layers+1 d"]:
-        """The way of `noise` to its state, from the source and after each layer."""
+        """Return the images of `noise` in the source and after each layer, ending in the state."""
 
     @abc.abstractmethod
     def place(
         self, noise: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        """The point to which `noise` is carried, in the ansatz's own coordinates."""
+        """Return the image of `noise` in the coordinates of the ansatz."""
 
     @abc.abstractmethod
     def coordinates(
         self, x: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        """The state `x` in the ansatz's own coordinates."""
+        """Return the state `x` in the coordinates of the ansatz."""
 
     @abc.abstractmethod
     def log_density(
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        """Log-density at a point in own coordinates, up to what does not depend on parameters."""
+        """Return the log-density at `y`, up to a term that does not depend on the parameters."""
 
     def parameter_score(
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " m"]:
-        """Derivative of `log_density` in the parameters."""
+        """Return the gradient of `log_density` in the parameters."""
         return jax.grad(lambda theta: self.at(theta).log_density(y, clock, x0))(self.theta)
 
     def forcing(
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        r"""The part of the Fokker--Planck rate left to the parameters, per unit of clock.
+        r"""Return the Fokker--Planck rate that the parameters must supply, per unit of clock.
 
         $f = \mathcal{A}[q] - \partial_c q|_\theta$. (The paper prints a plus before the second
-        term; its own residual requires the minus. For a Brownian motion the source is exact and
+        term, but its residual requires the minus. For a Brownian motion the source is exact and
         $f$ must vanish.)
         """
         return self.log_ratio_and_forcing(y, clock, x0)[1]
@@ -104,11 +105,11 @@ class AbstractAnsatz(eqx.Module):
     def log_ratio_and_forcing(
         self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Log of the density's ratio to the source's, and `forcing`."""
+        """Return the log-ratio of the density to the source, and `forcing`."""
 
 
 class RawAnsatz(AbstractAnsatz):
-    """The paper's: the flow acts on the state itself."""
+    """The ansatz of the paper: the flow acts on the state itself."""
 
     source: AbstractGaussianSource
     flow: AbstractFlow
@@ -134,21 +135,28 @@ class RawAnsatz(AbstractAnsatz):
         return self.log_prob(y, clock**2, x0)
 
     def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
-        given, tau = self.source.given(x0), clock**2
+        initial, tau = self.source.initial_condition(x0), clock**2
         rate = log_density_rate(
-            given.sde, lambda x: self.log_prob(x, tau, x0), given.start_time + tau, y
+            initial.sde, lambda x: self.log_prob(x, tau, x0), initial.start_time + tau, y
         )
         value, moved = jax.value_and_grad(self.log_prob, argnums=1)(y, tau, x0)
         return value - self.source.log_prob(y, tau, x0), 2 * clock * (rate - moved)
 
 
 class StandardisedAnsatz(AbstractAnsatz):
-    r"""The flow acts on $\zeta = L^{-1}(x - m)$, with $m, L$ the source's frame.
+    r"""The flow acts on $\zeta = L^{-1}(x - m)$, where $m, L$ is the frame of the source.
 
-    Inputs of the flow stay of order one at all times, and the exact map tends to the identity as
-    $\tau\to0$ even where noise depends on the state. The start enters standardised, too, and where
-    the flow `follows` paths, so does the mean $m$: then the map moves with time even where
-    parameters rest.
+    Inputs of the flow are of order one at all times, and the exact map tends to the identity as
+    $\tau\to0$ even if the noise depends on the state. The context of the flow is the standardised
+    conditioning vector. If `follows`, it also contains the mean $m$, so that the map changes with
+    time even if the parameters are constant.
+
+    **Arguments:**
+
+    - `source`: the source.
+    - `flow`: the flow.
+    - `centre`, `whitening`: the affine map that standardises conditioning vectors.
+    - `follows`: `True` if the context contains the mean of the source.
     """
 
     source: AbstractGaussianSource
@@ -183,14 +191,14 @@ class StandardisedAnsatz(AbstractAnsatz):
     def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
         moving = self._moving(y, clock, x0)
         value, rate = moving.equation.rate(lambda z: self._log_ratio(z, moving.context))
-        return value, rate - self._carried(y, moving)
+        return value, rate - self._context_rate(y, moving)
 
     def log_ratio_and_rate(
         self, y: Array, clock: Array, x0: Array
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Log of the ratio to the source, and its whole rate at a point of own coordinates.
+        """Return the log-ratio of the density to the source, and its total rate.
 
-        The rate is the forcing and what the flow supplies by following the path.
+        The total rate is the forcing plus the rate due to the change of the context.
         """
         moving = self._moving(y, clock, x0)
         return moving.equation.rate(lambda z: self._log_ratio(z, moving.context))
@@ -198,61 +206,61 @@ class StandardisedAnsatz(AbstractAnsatz):
     def linearised(
         self, y: Array, clock: Array, x0: Array
     ) -> tuple[Float[Array, ""], Float[Array, " m"], Float[Array, " m"]]:
-        """`forcing`, `parameter_score`, and the derivative of the whole rate in the parameters."""
+        """Return `forcing`, `parameter_score`, and the parameter gradient of the total rate."""
         theta, moving = self.theta, self._moving(y, clock, x0)
 
         def log_density(z: Array) -> tuple[Array, Array]:
             return jax.value_and_grad(lambda t: self.at(t)._log_ratio(z, moving.context))(theta)
 
-        rate, score, slopes = moving.equation.linearised(log_density)
-        return rate - self._carried(y, moving), score, slopes
+        rate, score, rate_gradient = moving.equation.linearised(log_density)
+        return rate - self._context_rate(y, moving), score, rate_gradient
 
     def source_forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
-        """`forcing` of the source alone, without a flow or with one that is the identity."""
+        """Return `forcing` for an identity flow."""
         return self._moving(y, clock, x0).equation.source
 
     def _log_ratio(self, y: Array, context: Array) -> Float[Array, ""]:
         z, log_det = self.flow.to_source(y, context)
-        # The ratio to N(0, I). Not a difference of squares, which would lose its small values.
+        # The ratio to N(0, I). A difference of squares would lose small values to rounding.
         return log_det - 0.5 * (z - y) @ (z + y)
 
     def _moving(self, y: Array, clock: Array, x0: Array) -> "_Moving":
-        source, given = self.source, self.source.given(x0)
+        source, initial = self.source, self.source.initial_condition(x0)
 
         def at(c: Array) -> tuple[Frame, Array]:
             frame = source.frame(c**2, x0)
             return frame, self._context(x0, frame)
 
-        (frame, context), (rate, drifts) = jax.jvp(at, (clock,), (jnp.ones_like(clock),))
-        t = given.start_time + clock**2
-        equation = ratio_equation(given.sde, t, clock, frame, rate, y)
-        return _Moving(equation, context, drifts)
+        (frame, context), (rate, context_dot) = jax.jvp(at, (clock,), (jnp.ones_like(clock),))
+        t = initial.start_time + clock**2
+        equation = ratio_equation(initial.sde, t, clock, frame, rate, y)
+        return _Moving(equation, context, context_dot)
 
-    def _carried(self, y: Array, moving: "_Moving") -> Array | float:
-        """What the moving context alone does to the log-ratio, per unit of clock."""
+    def _context_rate(self, y: Array, moving: "_Moving") -> Array | float:
+        """Return the rate of the log-ratio due to the change of the context, per unit of clock."""
         if not self.follows:
             return 0.0
         log_ratio = lambda context: self._log_ratio(y, context)
-        return jax.jvp(log_ratio, (moving.context,), (moving.drifts,))[1]
+        return jax.jvp(log_ratio, (moving.context,), (moving.context_dot,))[1]
 
     def _context_at(self, clock: Array, x0: Array) -> Float[Array, " c"]:
         return self._context(x0, self.source.frame(clock**2, x0) if self.follows else None)
 
     def _context(self, x0: Float[Array, " d+k"], frame: Frame | None) -> Float[Array, " c"]:
-        """The start, standardised, and where the flow follows paths the mean in the same units."""
+        """Return the standardised conditioning vector, followed by the mean if `follows`."""
         centre = jnp.asarray(self.centre, x0.dtype)
         whitening = jnp.asarray(self.whitening, x0.dtype)
         start = whitening @ (x0 - centre)
         if not self.follows or frame is None:
             return start
         dim = len(frame.mean)
-        # The first block of the whitening is that of the state alone.
+        # The first block of the whitening belongs to the state.
         return jnp.concatenate([start, whitening[:dim, :dim] @ (frame.mean - centre[:dim])])
 
 
 class _Moving(NamedTuple):
-    """The equation at a point, the flow's context, and how that moves per unit of clock."""
+    """The equation at a point, the context of the flow, and its derivative in the clock."""
 
     equation: RatioEquation
     context: Float[Array, " c"]
-    drifts: Float[Array, " c"]
+    context_dot: Float[Array, " c"]

@@ -1,4 +1,4 @@
-r"""Networks that turn the conditioning vector of a layer into the layer's coefficients."""
+"""Networks that map the inputs of a layer to its coefficients."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ class GRUConditioner(eqx.Module):
     r"""One GRU cell between two linear maps.
 
     The state $h_0 = \tanh(Wc + w)$ is updated once by a GRU cell with input $c$, and the result is
-    read out linearly. A cell started from $h = 0$ instead would never use its recurrent weights.
-    The read-out starts at zero, hence so does the output, whatever the input.
+    read out linearly. With $h_0 = 0$ the recurrent weights would have no effect. The read-out is
+    initialised to zero, so the output is initially zero for every input.
     """
 
     lift: eqx.nn.Linear
@@ -38,9 +38,9 @@ def _zero_linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Li
 
 
 class Linear(eqx.Module):
-    r"""The map $c \mapsto Wc + w$, with weights that are given.
+    r"""The map $c \mapsto Wc + w$ with given weights.
 
-    `eqx.nn.Linear` draws its own, by programs that take longer to compile than a step to run.
+    `eqx.nn.Linear` draws its weights with JAX, which takes longer to compile than a step to run.
     """
 
     weight: Float[Array, "out in"]
@@ -51,7 +51,7 @@ class Linear(eqx.Module):
 
 
 class TanhConditioner(eqx.Module):
-    """Two layers of tanh units and a linear read-out that starts at zero."""
+    """Two layers of tanh units and a linear read-out that is initialised to zero."""
 
     lift: Linear
     inner: Linear
@@ -68,7 +68,7 @@ class TanhConditioner(eqx.Module):
 
 
 def normal_linear(in_size: int, out_size: int, *, bias: float, rng: np.random.Generator) -> Linear:
-    """Gaussian weights that keep the size of standardised inputs, and spread biases."""
+    """Return a map with Gaussian weights of variance `1 / in_size`, and biases of size `bias`."""
     weight = rng.normal(size=(out_size, in_size)) / np.sqrt(in_size)
     return _linear(weight, bias * rng.normal(size=out_size))
 

@@ -1,12 +1,11 @@
-r"""A flow: blocks of coupling layers, stacked and scanned.
+r"""The flow: a scan over stacked blocks of coupling layers.
 
 All blocks have the same shapes, so their parameters are stacked along a leading axis and the flow
-is one `lax.scan`: the time to compile does not depend on the number of layers.
+is one `lax.scan`. The compile time does not depend on the number of layers.
 
-A block is a coupling, or a pair of them: the first moves one part of the state given the other,
-the second the other way round. Which components form a part is the block's own affair: a coupling
-orders them as it likes before splitting, and restores the order after, so a flow of identity layers
-is the identity.
+A block is a coupling or a pair of couplings. The first coupling of a pair moves one part of the
+state given the other, and the second does the reverse. A coupling permutes the components before it
+splits them, and restores their order afterwards, so a flow of identity layers is the identity.
 """
 
 import abc
@@ -20,11 +19,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .mixing import Mixing
-
 
 class Layer(Protocol):
-    """Moves some components given the idle ones and a context."""
+    """An invertible map of some components, conditioned on the idle ones and on a context."""
 
     def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]: ...
 
@@ -32,32 +29,56 @@ class Layer(Protocol):
 
 
 Indices = Int[np.ndarray, " components"]
-# Makes a layer from the indices of its idle components, those of the ones it moves, and a key.
+# Makes a layer from the indices of the idle components, those of the moved components, and a key.
 MakeLayer = Callable[[Indices, Indices, PRNGKeyArray], Layer]
 
 
+class Mixing(eqx.Module):
+    r"""The linear map $x \mapsto (I + A)x$, initialised to the identity.
+
+    A coupling can only shear the state between idle and moved components; mixing can rotate it.
+    """
+
+    deviation: Float[Array, "d d"]
+
+    def __init__(self, dim: int):
+        self.deviation = jnp.asarray(np.zeros((dim, dim)))
+
+    def to_source(self, x: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+        """Return the image of a state, and the log-determinant."""
+        matrix = self._matrix(x)
+        return matrix @ x, jnp.linalg.slogdet(matrix)[1]
+
+    def from_source(self, z: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the inverse of `to_source`."""
+        return jnp.linalg.inv(self._matrix(z)) @ z
+
+    def _matrix(self, x: Array) -> Float[Array, "d d"]:
+        return self.deviation + jnp.eye(len(x), dtype=x.dtype)
+
+
 class AbstractBlock(eqx.Module):
-    """One or more layers on the whole state."""
+    """One or more layers that act on the whole state."""
 
     @abc.abstractmethod
     def to_source(
         self, x: Float[Array, " d"], context: Float[Array, " c"]
     ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-        """The image of a state, and the log-determinant."""
+        """Return the image of a state, and the log-determinant."""
 
     @abc.abstractmethod
     def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
-        """Inverse of `to_source`."""
+        """Return the inverse of `to_source`."""
 
     @abc.abstractmethod
     def stages(
         self, z: Float[Array, " d"], context: Float[Array, " c"]
     ) -> Float[Array, "layers d"]:
-        """The inverse, layer by layer."""
+        """Return the results of the inverse after each layer."""
 
 
 class Coupling(AbstractBlock):
-    """One layer on the whole state, after linear mixing if there is any."""
+    """One layer that acts on the whole state, after optional linear mixing."""
 
     layer: Layer
     mixing: Mixing | None
@@ -80,7 +101,7 @@ class Coupling(AbstractBlock):
     def stages(self, z: Array, context: Array) -> Float[Array, "1 d"]:
         return self.from_source(z, context)[None]
 
-    # The order acts as a matrix product: indexing would turn into scatters under differentiation.
+    # The permutation is a matrix product, because derivatives of indexing are slow scatters.
     def _split(self, x: Float[Array, " d"]) -> list[Array]:
         return jnp.split(jax.nn.one_hot(self.order, len(x), dtype=x.dtype) @ x, [self.idle_dim])
 
@@ -141,7 +162,7 @@ class CouplingFlow(AbstractFlow):
     def to_source(
         self, x: Float[Array, " d"], context: Float[Array, " c"]
     ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-        """The image of a state in the source, and the log-determinant of the map."""
+        """Return the image of a state in the source, and the log-determinant of the map."""
 
         def step(carry: tuple, block: AbstractBlock) -> tuple:
             x, log_det = carry
@@ -151,7 +172,7 @@ class CouplingFlow(AbstractFlow):
         return jax.lax.scan(step, (x, jnp.zeros((), x.dtype)), self.blocks)[0]
 
     def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
-        """The state whose image is `z`."""
+        """Return the state whose image is `z`."""
 
         def step(z: Array, block: AbstractBlock) -> tuple:
             return block.from_source(z, context), None
@@ -161,7 +182,7 @@ class CouplingFlow(AbstractFlow):
     def stages(
         self, z: Float[Array, " d"], context: Float[Array, " c"]
     ) -> Float[Array, "layers+1 d"]:
-        """The way of a source point to its state: after each layer, the last first."""
+        """Return the source point `z`, followed by its images after each layer up to the state."""
 
         def step(z: Array, block: AbstractBlock) -> tuple:
             stages = block.stages(z, context)
@@ -180,10 +201,16 @@ def coupling_flow(
     mixing: bool,
     key: PRNGKeyArray,
 ) -> CouplingFlow:
-    """A flow with one block for each row of `orders`.
+    """Return a flow with one block for each row of `orders`.
 
-    A row lists the components with those first that the first coupling of the block keeps idle.
-    Without idle components a block is a single coupling.
+    **Arguments:**
+
+    - `make_layer`: makes the layers.
+    - `idle_dim`: number of idle components of the first coupling of a block. If zero, a block is a
+        single coupling.
+    - `orders`: a permutation of the components for each block, idle components first.
+    - `mixing`: `True` to add linear mixing before each coupling.
+    - `key`: random key for the weights.
     """
     dim = orders.shape[1]
 

@@ -3,9 +3,9 @@ r"""A coupling whose components move by smooth, strictly increasing functions.
 $$v \mapsto e^{a}\Big(v + \sum_k \frac{\alpha_k}{w_k}\tanh(w_k(v - b_k))\Big) + h,
   \qquad \sum_k\max(-\alpha_k, 0) < \gamma < 1,\ w_k > 0.$$
 
-The slope is at least $e^a(1-\gamma)$, so the layer is invertible whatever its coefficients are; all
-of them are functions of the idle components and of the context. With no idle components it still
-bends and splits a density, which is what one dimension needs.
+The slope is at least $e^a(1-\gamma)$, so the layer is invertible for any coefficients. These are
+functions of the idle components and of the context. Without idle components the layer can still
+bend and split a density, as required in one dimension.
 """
 
 import equinox as eqx
@@ -15,14 +15,14 @@ from jaxtyping import Array, Float
 
 from .networks import OwnNetworks, SharedNetwork
 
-# Newton steps or halvings; the bracket shrinks to rounding in as many halvings at the latest.
+# Largest number of Newton steps or bisections. This many bisections reach rounding accuracy.
 _MOST_ITERATIONS = 60
-# Width of the corner of the smoothed negative part of a weight.
+# Scale on which the negative part of a weight is smoothed.
 _SMOOTHING = 0.2
 
 
 def outputs(bumps: int) -> int:
-    """Coefficients of a component whose function has so many bumps."""
+    """Return the number of coefficients of a component with `bumps` bumps."""
     return 2 + 3 * bumps
 
 
@@ -36,20 +36,24 @@ class Bumps(eqx.Module):
     def __call__(
         self, v: Float[Array, " moved"]
     ) -> tuple[Float[Array, " moved"], Float[Array, " moved"]]:
-        """Value and slope."""
+        """Return the value and the slope."""
         wave = jnp.tanh(self.steepness * (v[:, None] - self.centre))
         value = v + jnp.sum(self.weight / self.steepness * wave, axis=1)
         return value, 1 + jnp.sum(self.weight * (1 - wave**2), axis=1)
 
     def reach(self) -> Float[Array, " moved"]:
-        """How far a value can lie from its argument."""
+        """Return an upper bound of the distance between value and argument."""
         return jnp.sum(jnp.abs(self.weight) / self.steepness, axis=1)
 
 
 class MonotoneCoupling(eqx.Module):
-    """Moves some components given the idle ones and the context.
+    """Increasing functions of some components, conditioned on the idle ones and the context.
 
-    `network` gives scale, shift and bumps of each component, as `outputs` numbers for each.
+    **Arguments:**
+
+    - `network`: returns log-scale, shift and bumps of each component, `outputs(bumps)` numbers.
+    - `bumps`: number of bumps of each function.
+    - `gamma`: bound of the negative weights, in (0, 1).
     """
 
     network: SharedNetwork | OwnNetworks
@@ -62,7 +66,7 @@ class MonotoneCoupling(eqx.Module):
         idle: Float[Array, " idle"],
         context: Float[Array, " c"],
     ) -> tuple[Float[Array, " moved"], Float[Array, ""]]:
-        """The image of the moved components, and the log-determinant."""
+        """Return the image of the moved components, and the log-determinant."""
         log_scale, shift, bumps = self._coefficients(idle, context)
         value, slope = bumps(moved)
         return jnp.exp(log_scale) * value + shift, jnp.sum(log_scale + jnp.log(slope))
@@ -73,7 +77,7 @@ class MonotoneCoupling(eqx.Module):
         idle: Float[Array, " idle"],
         context: Float[Array, " c"],
     ) -> Float[Array, " moved"]:
-        """Inverse of `to_source`."""
+        """Return the inverse of `to_source`."""
         log_scale, shift, bumps = self._coefficients(idle, context)
         return preimage((moved - shift) * jnp.exp(-log_scale), bumps)
 
@@ -82,7 +86,7 @@ class MonotoneCoupling(eqx.Module):
         bumps = Bumps(
             weight=bounded_below(out[:, 2 : 2 + k] / k, self.gamma),
             steepness=jnp.exp(out[:, 2 + k : 2 + 2 * k]),
-            # Spread over the bulk of a standard normal law at the start.
+            # Initially spread over the bulk of a standard normal law.
             centre=out[:, 2 + 2 * k :] + jnp.linspace(-2, 2, k, dtype=out.dtype)[None],
         )
         return out[:, 0], out[:, 1], bumps
@@ -90,10 +94,10 @@ class MonotoneCoupling(eqx.Module):
 
 @jax.custom_jvp
 def preimage(y: Float[Array, " moved"], bumps: Bumps) -> Float[Array, " moved"]:
-    """The argument at which `bumps` takes the value `y`.
+    """Return the argument at which `bumps` takes the value `y`.
 
-    Newton's iteration within a bracket, by halving where it would leave it. Derivatives come from
-    the implicit function theorem.
+    The solver is Newton's method, with a bisection wherever a step would leave the bracket.
+    Derivatives come from the implicit function theorem.
     """
 
     def unfinished(state: tuple) -> Array:
@@ -126,11 +130,11 @@ def _preimage_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 def bounded_below(raw: Float[Array, "moved k"], gamma: float) -> Float[Array, "moved k"]:
-    """Weights whose negative parts add up to less than `gamma`.
+    """Return weights whose negative parts add up to less than `gamma`.
 
-    One bound for all of them, approached slowly. With a bound for each that they neared
-    exponentially fast some got stuck there: on Beneš the residual then grew a thousandfold, and
-    errors at the horizon between 1e-7 and 2e-4 were a matter of the seed.
+    All weights share one bound, which they approach slowly. With a separate bound for each, which
+    they approached exponentially fast, some weights got stuck: on Beneš the residual then grew a
+    thousandfold, and the error at the horizon varied between 1e-7 and 2e-4 with the seed.
     """
     negative = 0.5 * (jnp.sqrt(raw**2 + _SMOOTHING**2) - raw)
     return raw / (1 + jnp.sum(negative, axis=1, keepdims=True) / gamma)

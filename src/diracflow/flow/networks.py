@@ -1,8 +1,9 @@
-r"""What turns idle components and context into the coefficients of a layer's functions.
+r"""Networks that map idle components and context to the coefficients of a monotone layer.
 
-Both kinds start at zero, and besides a network have low-degree paths to the shift, which are the
-leading terms for every SDE: to first order in the square root of time a density differs from its
-Euler step by a quadratic change of variables, and linear equations differ by a linear one.
+Their outputs are initially zero. In addition to a network, both kinds have linear and quadratic
+paths to the shift, which are the leading terms for every SDE: to first order in the square root of
+time a density differs from its Euler step by a quadratic change of variables, and for linear
+equations by a linear one.
 """
 
 import dataclasses
@@ -15,14 +16,36 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..sde.quasi_random import generator
 from .conditioner import Linear, TanhConditioner, normal_linear
-from .polynomial import Quadratic, products
 
-# Which of a component's coefficients is its shift.
+# Index of the shift among the coefficients of a component.
 _SHIFT = 1
-# Features that all components of a layer share, where each has a network of its own.
+# Number of features that the networks of all components of a layer share.
 SHARED = 3
-# Size of the first weights with which a component sees others and their starts.
+# Initial size of the weights of other components and their starts.
 _OTHERS = 0.15
+# Arguments of products are clipped at this size. Compositions of squares would overflow far outside
+# the bulk of a standard normal law, where nothing is learned.
+_BULK = 10.0
+
+
+class Quadratic(eqx.Module):
+    """A linear combination of all monomials of degree one and two, initially zero."""
+
+    weight: Float[Array, "out monomials"]
+
+    def __init__(self, in_size: int, out_size: int):
+        self.weight = jnp.asarray(np.zeros((out_size, in_size + in_size * (in_size + 1) // 2)))
+
+    def __call__(self, u: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.weight @ jnp.concatenate([u, _products(u)])
+
+
+def _products(u: Float[Array, " in"]) -> Float[Array, " products"]:
+    """Return all monomials of degree two."""
+    # Products with constant matrices, because derivatives of indexing are slow scatters.
+    left, right = (np.eye(len(u))[index] for index in np.triu_indices(len(u)))
+    bulk = jnp.clip(u, -_BULK, _BULK)
+    return (jnp.asarray(left, u.dtype) @ bulk) * (jnp.asarray(right, u.dtype) @ bulk)
 
 
 class SharedNetwork(eqx.Module):
@@ -51,27 +74,30 @@ class SharedNetwork(eqx.Module):
     def __call__(
         self, idle: Float[Array, " idle"], context: Float[Array, " c"]
     ) -> Float[Array, "moved outputs"]:
-        """The coefficients of all components."""
+        """Return the coefficients of all components."""
         out = self.conditioner(jnp.concatenate([idle, context]))
         out = out.reshape(len(self.from_context), -1)
         return _shifted(out, self.from_idle(idle) + self.from_context @ context)
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaze:
-    """What each moved component looks at, as places in idle components followed by the context."""
+class InputSelection:
+    """Inputs of the network of each moved component.
+
+    Entries are indices into the idle components followed by the context.
+    """
 
     partners: Int[np.ndarray, "moved p"]  # idle components
-    inputs: Int[np.ndarray, "moved n"]  # with the partners first
+    inputs: Int[np.ndarray, "moved n"]  # partners first
 
 
 class OwnNetworks(eqx.Module):
-    """A small network for each component, which looks at a few others.
+    """A small network for each component, with inputs from a few other components.
 
-    One network for all of them would need as many units as components to know the start of each,
-    and its read-out would grow with their square. Here parameters grow with the number of
-    components, but for the linear path from the idle ones. What is common to all is seen through a
-    few shared features.
+    A single network for all components would need one unit per component to represent their
+    starts, and its read-out would grow quadratically. Here the number of parameters grows linearly
+    with the number of components, except for the linear path from the idle ones. A few features are
+    shared by all components.
     """
 
     lift: Linear
@@ -89,19 +115,19 @@ class OwnNetworks(eqx.Module):
         self,
         idle_dim: int,
         context_dim: int,
-        gaze: Gaze,
+        input_selection: InputSelection,
         outputs: int,
         *,
         hidden: int,
         key: PRNGKeyArray,
     ):
         rng = generator(key)
-        moved, seen = gaze.inputs.shape
-        self.partner_count = pairs = gaze.partners.shape[1]
-        self.inputs = jnp.asarray(gaze.inputs)
+        moved, seen = input_selection.inputs.shape
+        self.partner_count = pairs = input_selection.partners.shape[1]
+        self.inputs = jnp.asarray(input_selection.inputs)
         self.lift = normal_linear(idle_dim + context_dim, SHARED, bias=0.5, rng=rng)
-        # A component's own start counts most: with equal weights for all that it looks at, Beneš in
-        # four dimensions was at t = 0.2 after 75 s, with these at t = 2.6.
+        # The start of the component itself has the largest weight: with equal weights, training of
+        # Beneš in four dimensions had reached t = 0.2 after 75 s, with these t = 2.6.
         weights = np.full(seen + SHARED, _OTHERS)
         weights[pairs], weights[seen:] = 1.0, 0.5
         self.inner = jnp.asarray(weights * rng.normal(size=(moved, hidden, seen + SHARED)))
@@ -115,21 +141,21 @@ class OwnNetworks(eqx.Module):
     def __call__(
         self, idle: Float[Array, " idle"], context: Float[Array, " c"]
     ) -> Float[Array, "moved outputs"]:
-        """The coefficients of all components."""
+        """Return the coefficients of all components."""
         both = jnp.concatenate([idle, context])
-        # A matrix product: indexing would turn into scatters under differentiation.
+        # A matrix product, because derivatives of indexing are slow scatters.
         seen = jax.nn.one_hot(self.inputs, len(both), dtype=both.dtype) @ both
         shared = jnp.broadcast_to(jnp.tanh(self.lift(both))[None], (len(seen), SHARED))
         units = _rows(self.inner, jnp.concatenate([seen, shared], axis=1)) + self.inner_bias
         out = _rows(self.readout, jnp.tanh(units)) + self.readout_bias
         partners, others = jnp.split(seen, [self.partner_count], axis=1)
-        curved = jnp.sum(self.curved * jax.vmap(products)(partners), axis=1)
+        curved = jnp.sum(self.curved * jax.vmap(_products)(partners), axis=1)
         straight = jnp.sum(self.straight * others, axis=1)
         return _shifted(out, self.from_idle @ idle + straight + curved)
 
 
 def _rows(matrices: Float[Array, "moved out in"], vectors: Float[Array, "moved in"]) -> Array:
-    """Each vector times its own matrix; written as a sum, which XLA fuses with its neighbours."""
+    """Return the product of each matrix with its vector, as a sum that XLA can fuse."""
     return jnp.sum(matrices * vectors[:, None, :], axis=2)
 
 

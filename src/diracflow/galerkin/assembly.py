@@ -1,8 +1,8 @@
-r"""Values and rows at the collocation points.
+r"""Assembly of the least-squares problem at the collocation points.
 
-With $q = \log P$ the Dirac--Frenkel principle asks for the $\eta$ that makes
-$\nabla_\theta q\cdot\eta$ closest to the forcing $f$, the part of the Fokker--Planck rate that the
-moving source does not already supply.
+With $q = \log P$, the Dirac--Frenkel principle determines the velocity $\eta$ of the parameters
+that brings $\nabla_\theta q\cdot\eta$ closest to the forcing $f$. The forcing is the Fokker--Planck
+rate minus the rate that the moving source supplies.
 """
 
 import equinox as eqx
@@ -11,14 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
-from .collocation import Points
-from .pointwise import centred, per_point
+from .collocation import Points, centred, per_point
 from .rows import AbstractLinearisation, AbstractRows, Linearisation, Rows
 from .streamed import StreamedLinearisation, streamed
 
 
 class Values(eqx.Module):
-    """Log-density, relative to the source's, and forcing at the collocation points, centred."""
+    """Log-ratio of the density to the source, and forcing, at the collocation points, centred."""
 
     log_ratio: Float[Array, " n"]
     forcing: Float[Array, " n"]
@@ -28,10 +27,11 @@ class Values(eqx.Module):
 def assemble(
     ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> tuple[AbstractRows, Float[Array, " n"]]:
-    r"""Jacobian and forcing over all points, and the log-density relative to the source's.
+    r"""Return Jacobian and forcing at all points, and the log-ratio of the density to the source.
 
-    Under the current density both have mean zero for every start, since $\int P = 1$ is kept by
-    $\theta$ and by the Fokker--Planck equation. Taking off the sample mean removes noise only.
+    Under the current density Jacobian and forcing have mean zero for every start, since both
+    $\theta$ and the Fokker--Planck equation preserve $\int P = 1$. Subtracting the sample mean
+    therefore removes only noise.
     """
     at_theta, layout = ansatz.at(theta), points.layout
     values = evaluate(ansatz, theta, clock, points)
@@ -46,22 +46,22 @@ def assemble(
 def linearise(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> AbstractLinearisation:
-    """Jacobian, forcing and derivative of the whole rate over all points."""
+    """Return Jacobian, forcing and the parameter Jacobian of the total rate at all points."""
     layout = points.layout
     if layout.chunk is not None:
         values = evaluate(ansatz, theta, clock, points)
         return StreamedLinearisation(
             ansatz=ansatz.at(theta), clock=clock, points=points, forcing=values.forcing
         )
-    forcing, jacobian, slopes = per_point(ansatz.at(theta).linearised, clock, points)
-    jacobian, forcing, slopes = centred((jacobian, forcing, slopes), points)
-    return Linearisation(jacobian=jacobian, forcing=forcing, slopes=slopes, layout=layout)
+    forcing, jacobian, rate = per_point(ansatz.at(theta).linearised, clock, points)
+    jacobian, forcing, rate = centred((jacobian, forcing, rate), points)
+    return Linearisation(jacobian=jacobian, forcing=forcing, rate_jacobian=rate, layout=layout)
 
 
 def evaluate(
     ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> Values:
-    """Log-density and forcing over all points."""
+    """Return log-ratio and forcing at all points."""
     at_theta = ansatz.at(theta)
     return Values(*centred(per_point(at_theta.log_ratio_and_forcing, clock, points), points))
 
@@ -69,7 +69,7 @@ def evaluate(
 def evaluate_rate(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> Values:
-    """The same with the whole rate in place of the forcing, for which equations in time ask."""
+    """Return log-ratio and total rate at all points, as implicit time steps require."""
     at_theta = ansatz.at(theta)
     return Values(*centred(per_point(at_theta.log_ratio_and_rate, clock, points), points))
 
@@ -78,7 +78,7 @@ def evaluate_rate(
 def source_forcings(
     ansatz: StandardisedAnsatz, clocks: Float[Array, " k"], points: Points
 ) -> Float[Array, " k"]:
-    """Root mean square forcing of the source alone, at several clocks."""
+    """Return the root mean square of the forcing of the source alone, at several clocks."""
 
     def at(clock: Float[Array, ""]) -> Float[Array, ""]:
         forcing = centred(per_point(ansatz.source_forcing, clock, points), points)

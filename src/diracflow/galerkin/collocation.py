@@ -1,10 +1,13 @@
-r"""Points at which the Fokker--Planck residual is asked to vanish.
+r"""Collocation points, at which the Fokker--Planck residual is minimised.
 
-A draw is a start point $x_0\sim\mu$, with the parameters of the SDE and the time of the start
-behind it where these vary, and standard normal noise $\xi$; the current flow carries the
-noise to a point $x$ of the current density, so the residual is tested where the mass is. The pairs
-$(x_0, \xi)$ are kept while $\theta$ moves within a step and drawn again for the next.
+A draw consists of a conditioning vector $x_0$ (the start, followed by the parameters of the SDE and
+the start time if these vary) and of standard normal noise $\xi$. The current flow maps the noise to
+a sample $x$ of the current density, so the residual is evaluated where the mass is. The pairs
+$(x_0, \xi)$ are fixed during a step and drawn again for the next.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,13 +21,15 @@ from ..sde.laws import AbstractLaw
 from ..sde.quasi_random import UnitCube, strictly_inside
 from .devices import Layout
 
-# Times the median size of a forcing: what is larger counts as if it were this large. The only value
-# tried; Beneš ends in the same bits with it as without.
+# Forcings above this multiple of their median are down-weighted. No other value was tried; Beneš
+# gives the same result bit for bit with and without it.
 _FAR = 20.0
+# Points evaluated together: their intermediate values should fit in the processor cache.
+CACHED = 512
 
 
 class Draws(eqx.Module):
-    """Start points and latent noise, one row each, and what each counts in a mean."""
+    """Conditioning vectors and noise, one row per draw, and the weight of each in a mean."""
 
     x0: Float[Array, "n d+k"]
     noise: Float[Array, "n d"]
@@ -33,7 +38,7 @@ class Draws(eqx.Module):
 
 
 class Points(eqx.Module):
-    """Start points, and points of the density in the coordinates of the ansatz."""
+    """Conditioning vectors, and samples of the density in the coordinates of the ansatz."""
 
     x0: Float[Array, "n d+k"]
     y: Float[Array, "n d"]
@@ -45,7 +50,7 @@ class Points(eqx.Module):
 def place(
     ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], draws: Draws
 ) -> Points:
-    """The points of the density with parameters `theta` to which the draws are carried."""
+    """Return the points to which the ansatz with parameters `theta` maps the draws."""
     at_theta = ansatz.at(theta)
     y = draws.layout.each(eqx.Partial(_placed, at_theta, clock), draws.x0, draws.noise)
     return Points(draws.x0, y, draws.weight, draws.layout)
@@ -56,10 +61,10 @@ def _placed(ansatz: AbstractAnsatz, clock: Array, x0: Array, noise: Array) -> Ar
 
 
 def laid_out(draws: Draws, layout: Layout) -> Draws:
-    """The same draws where a layout has them.
+    """Return the draws, distributed over the devices of a layout.
 
-    Where they do not divide evenly over the devices, some are repeated with a weight of zero; the
-    others weigh more, so that means over all rows stay what they were.
+    If their number is not divisible by the number of devices, some draws are repeated with weight
+    zero. The weights of the others are increased, so that means over all rows do not change.
     """
     if layout.mesh is None:
         return Draws(draws.x0, draws.noise, draws.weight, layout)
@@ -74,22 +79,42 @@ def laid_out(draws: Draws, layout: Layout) -> Draws:
 
 @eqx.filter_jit
 def tempered(points: Points, forcing: Float[Array, " n"]) -> Points:
-    """The points, weighted so that none has a forcing far beyond the usual.
+    """Return the points with smaller weights where the forcing is unusually large.
 
-    Where a flow's tails are not yet those of the density, few points far out have forcings a
-    thousand times those of the others, and a fit over all points serves these few. Any positive
-    weights define a projection; the bulk is what matters.
-
-    **Arguments:**
-
-    - `forcing`: at the points, centred and scaled by their weights, as `assembly.evaluate` gives
-        it.
+    If the tails of the flow are wrong, a few points far out have forcings a thousand times larger
+    than the others, and dominate the fit. Any positive weights define a valid projection; accuracy
+    in the bulk is what matters.
     """
-    counts = points.weight > 0  # others only fill up the last device
+    counts = points.weight > 0  # other points are padding
     size = jnp.where(counts, jnp.abs(forcing) / jnp.sqrt(points.weight), jnp.nan)
     usual = jnp.maximum(jnp.nanmedian(size), 1e-300)
     weight = points.weight / jnp.where(counts, jnp.maximum(size / (_FAR * usual), 1.0), 1.0) ** 2
     return Points(points.x0, points.y, weight / jnp.mean(weight), points.layout)
+
+
+def per_point(function: Callable, clock: Float[Array, ""], points: Points) -> Any:
+    """Return `function(y, clock, x0)` at every point; see `Layout.each` for its arrays."""
+    return points.layout.each(eqx.Partial(per_row, function, clock), points.y, points.x0)
+
+
+def per_row(
+    function: Callable, clock: Float[Array, ""], y: Float[Array, "n d"], x0: Float[Array, "n d+k"]
+) -> Any:
+    """Return `function(y, clock, x0)` for every row, evaluated in batches."""
+    return jax.lax.map(
+        lambda point: function(point[0], clock, point[1]), (y, x0), batch_size=CACHED
+    )
+
+
+def centred(values: Any, points: Points) -> Any:
+    """Return values minus their weighted mean, times the square roots of the weights."""
+    weight = points.weight
+
+    def one(v: Array) -> Array:
+        mean = jnp.tensordot(weight, v, 1) / len(weight)
+        return (v - mean[None]) * jnp.sqrt(weight).reshape(-1, *(1,) * (v.ndim - 1))
+
+    return jax.tree.map(one, values)
 
 
 def draw(
@@ -100,24 +125,32 @@ def draw(
     samples: int,
     effective_share: float,
 ) -> Draws:
-    """`samples` joint draws of `starts` and of noise in `dim`, from points of one unit cube.
+    """Return joint draws of conditioning vectors and noise, from points of one unit cube.
 
-    A draw far out has more say in a least-squares fit than its neighbours can check. So draws reach
-    further out than their laws do, by a factor on the scale of the normal law, and weights make up
-    for it: as far as these leave `effective_share` of the draws effective.
+    Draws in the tails have a large influence on a least-squares fit. Draws are therefore taken from
+    a wider law, and importance weights compensate.
+
+    **Arguments:**
+
+    - `cube`: returns points of the unit cube.
+    - `key`: random key.
+    - `starts`: law of the conditioning vectors.
+    - `dim`: dimension of the noise.
+    - `samples`: number of draws.
+    - `effective_share`: effective sample size of the weights, divided by `samples`.
     """
-    given = starts.dim or dim
-    factor = widening(effective_share, given + dim)
-    normal = factor * ndtri(cube(key, samples, given + dim))
+    conditioning_dim = starts.dim or dim
+    factor = widening(effective_share, conditioning_dim + dim)
+    normal = factor * ndtri(cube(key, samples, conditioning_dim + dim))
     weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
-    x0 = starts.transport(strictly_inside(ndtr(normal[:, :given])))
-    return Draws(x0, jnp.asarray(normal[:, given:]), jnp.asarray(weight / weight.mean()))
+    x0 = starts.transport(strictly_inside(ndtr(normal[:, :conditioning_dim])))
+    return Draws(x0, jnp.asarray(normal[:, conditioning_dim:]), jnp.asarray(weight / weight.mean()))
 
 
 def widening(effective_share: float, dim: int) -> float:
-    r"""The factor $s$ by which to widen a standard normal law in `dim` dimensions.
+    r"""Return the factor $s$ by which to widen a standard normal law in `dim` dimensions.
 
-    Weights from $N(0, s^2)$ to $N(0, 1)$ have the effective share
+    Importance weights from $N(0, s^2)$ to $N(0, 1)$ have the relative effective sample size
     $E[w]^2/E[w^2] = \sqrt{2s^2-1}/s^2$ in each dimension.
     """
     each = effective_share ** (1 / dim)

@@ -1,8 +1,8 @@
-r"""Where collocation points live, and how many of their rows are held at once.
+r"""Distribution of collocation points over devices, and of their rows over chunks.
 
-Points are divided over the devices of a mesh. What is computed at a point is computed where the
-point lives; sums over points are sums over devices; parameters, and what is solved for them, are
-the same everywhere. So a device holds its share of the rows and all of the small matrices.
+Points are sharded over the devices of a mesh. Functions of a point are evaluated on its device, and
+sums over points are reduced over devices. The parameters and the normal equations are replicated.
+A device therefore holds its share of the rows and all of the small matrices.
 """
 
 import dataclasses
@@ -16,16 +16,21 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
+from ..sde.argument_checks import checked_count
+
 _AXIS = "points"
-_DIVIDED, _EVERYWHERE = PartitionSpec(_AXIS), PartitionSpec()
+_SHARDED, _REPLICATED = PartitionSpec(_AXIS), PartitionSpec()
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Devices that points are divided over, and how many rows each of them holds at once.
+    """The devices over which points are sharded, and the number of rows held at once.
 
-    Without a mesh all points live on JAX's default device. Without a chunk all rows are held, as
-    tables; with one, they are made again whenever they are needed, so many at a time.
+    **Arguments:**
+
+    - `mesh`: the devices. If `None`, all points are on JAX's default device.
+    - `chunk`: number of rows of the Jacobian that a device holds at once. If `None`, all rows are
+        stored; otherwise they are recomputed chunk by chunk whenever they are needed.
     """
 
     mesh: Mesh | None = None
@@ -33,62 +38,62 @@ class Layout:
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """Number of devices."""
         return 1 if self.mesh is None else self.mesh.size
 
     @property
     def local_devices(self) -> int:
-        """How many of them belong to this process."""
+        """Number of devices that belong to this process."""
         return 1 if self.mesh is None else len(self.mesh.local_devices)
 
     @property
     def processes(self) -> frozenset[int]:
-        """Which processes they belong to."""
+        """Indices of the processes to which the devices belong."""
         if self.mesh is None:
             return frozenset({jax.process_index()})
         return frozenset(device.process_index for device in self.mesh.devices.flat)
 
     def padding(self, rows: int) -> int:
-        """Rows to add, so that all devices get equally many."""
+        """Return the number of rows to add, so that all devices have equally many."""
         return -rows % self.devices
 
     def divide(self, rows: np.ndarray) -> Array:
-        """Rows, each on its device. Every process has all of them, and keeps its own."""
-        return self._put(rows, _DIVIDED)
+        """Return the rows, sharded. Every process passes all rows and keeps its share."""
+        return self._put(rows, _SHARDED)
 
     def repeat(self, tree: Any) -> Any:
-        """A tree whose arrays are on every device."""
+        """Return the tree with its arrays replicated on every device."""
         if self.mesh is None:
             return tree
 
         def put(leaf: Any) -> Any:
             array = isinstance(leaf, np.ndarray | jax.Array)
-            return self._put(np.asarray(leaf), _EVERYWHERE) if array else leaf
+            return self._put(np.asarray(leaf), _REPLICATED) if array else leaf
 
         return jax.tree.map(put, tree)
 
     def each(self, function: Callable, *rows: Array) -> Any:
-        """`function` of each device's own rows; its results are rows again.
+        """Return `function` of the rows of each device, as sharded rows.
 
-        `function` is a method of a module or an `eqx.Partial` if it depends on arrays; a closure
-        over arrays would not do, for these would be seen from outside of the device.
+        If `function` depends on arrays, it must be a method of a module or an `eqx.Partial`.
+        Arrays in a closure would not be placed on the devices.
         """
         return function(*rows) if self.mesh is None else self._mapped(function, False, rows)
 
     def total(self, function: Callable, *rows: Array) -> Any:
-        """The sum, over devices, of `function` of each device's own rows."""
+        """Return the sum over devices of `function` of the rows of each."""
         return function(*rows) if self.mesh is None else self._mapped(function, True, rows)
 
     def whole(self, value: Array) -> Array:
-        """A value that every device is to have all of."""
+        """Return the value, replicated on every device."""
         if self.mesh is None:
             return value
-        return jax.lax.with_sharding_constraint(value, NamedSharding(self.mesh, _EVERYWHERE))
+        return jax.lax.with_sharding_constraint(value, NamedSharding(self.mesh, _REPLICATED))
 
     def agreed(self, value: Array) -> Array:
-        """The first device's word for a value that all have computed.
+        """Return the first device's value of a replicated result.
 
-        Processors of two kinds round differently, and parameters must not part.
+        Processors of different types round differently, but all must use the same parameters.
         """
         if self.mesh is None:
             return value
@@ -98,7 +103,7 @@ class Layout:
             return jax.lax.psum(jnp.where(mine, value, jnp.zeros_like(value)), _AXIS)
 
         return jax.shard_map(
-            first, mesh=self.mesh, in_specs=_EVERYWHERE, out_specs=_EVERYWHERE, check_vma=False
+            first, mesh=self.mesh, in_specs=_REPLICATED, out_specs=_REPLICATED, check_vma=False
         )(value)
 
     def _mapped(self, function: Callable, summed: bool, rows: tuple[Array, ...]) -> Any:
@@ -111,9 +116,9 @@ class Layout:
         return jax.shard_map(
             own,
             mesh=self.mesh,
-            in_specs=(_EVERYWHERE, *(_DIVIDED,) * len(rows)),
-            out_specs=_EVERYWHERE if summed else _DIVIDED,
-            # A drift may loop from a constant, which the check of what varies refuses.
+            in_specs=(_REPLICATED, *(_SHARDED,) * len(rows)),
+            out_specs=_REPLICATED if summed else _SHARDED,
+            # A loop in a drift may start from a constant, which the check rejects.
             check_vma=False,
         )(shared, *rows)
 
@@ -125,9 +130,12 @@ class Layout:
 
 
 def mesh_over(devices: int | Sequence[jax.Device] | None) -> Mesh | None:
-    """A mesh over some devices: so many of JAX's, those named, or all; none for one device.
+    """Return a mesh over devices, or `None` for the default device alone.
 
-    A default device that the user has set for JAX is the only one, unless others are asked for.
+    **Arguments:**
+
+    - `devices`: a number of devices, a list of devices, or `None` for all. If the user has set
+        JAX's default device, `None` selects that one.
     """
     chosen = _chosen(devices)
     default = jax.local_devices()[0]
@@ -143,14 +151,14 @@ def _chosen(devices: int | Sequence[jax.Device] | None) -> list[jax.Device]:
         if not 1 <= devices <= len(known):
             raise ValueError(
                 f"`devices` must lie between 1 and {len(known)}, the number of devices that JAX "
-                f"has; got {devices}. On a CPU, the environment variable "
-                f"XLA_FLAGS=--xla_force_host_platform_device_count={max(devices, 1)} makes more."
+                f"has; got {devices}. On a CPU, set the environment variable "
+                f"XLA_FLAGS=--xla_force_host_platform_device_count={max(devices, 1)} to have more."
             )
         return known[:devices]
     listed = list(devices) if isinstance(devices, list | tuple) else []
     if not listed or not all(isinstance(device, jax.Device) for device in listed):
         raise ValueError(
-            "`devices` must be a number of devices, or a list of some of `jax.devices()`; got "
+            "`devices` must be a number of devices, or a list of members of `jax.devices()`; got "
             f"{devices!r}."
         )
     if len(set(listed)) != len(listed):
@@ -159,9 +167,5 @@ def _chosen(devices: int | Sequence[jax.Device] | None) -> list[jax.Device]:
 
 
 def checked_chunk(chunk: int | None) -> int | None:
-    """A number of rows to hold at once."""
-    if chunk is None:
-        return None
-    if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
-        raise ValueError(f"`chunk` must be a whole number of rows, at least 1; got {chunk!r}.")
-    return int(chunk)
+    """Return `chunk`, the number of rows to hold at once, after checking it."""
+    return None if chunk is None else checked_count("chunk", chunk)

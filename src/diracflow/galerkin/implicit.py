@@ -1,10 +1,10 @@
-r"""Implicit equations for the parameters, solved by least squares over the points.
+r"""Implicit stage equations, solved by least squares over the points.
 
-An implicit stage asks for parameters with $q(\theta) - wf(\theta) = v$ at all points, where $v$ is
-known. They are found by Gauss--Newton iterations with one linearisation for all stages of a step,
-so an iteration costs no more than an evaluation of $q$ and $f$ and a back substitution. The
-equation holds between functions, not between velocities of parameters: how the Jacobian changes
-along the step is accounted for by the iteration itself.
+An implicit stage solves $q(\theta) - wf(\theta) = v$ at all points for the parameters $\theta$,
+where $v$ is known. The solver is a Gauss--Newton iteration with one linearisation for all stages of
+a step, so an iteration costs one evaluation of $q$ and $f$ and a back substitution. The equation is
+between functions, not between velocities of parameters, so the iteration itself accounts for the
+change of the Jacobian along the step.
 """
 
 import equinox as eqx
@@ -34,29 +34,29 @@ class Factor(eqx.Module):
     shift: Float[Array, ""]
 
     def solve(self, moment: Float[Array, " m"]) -> Float[Array, " m"]:
-        """The solution for a right-hand side."""
+        """Return the solution for a right-hand side."""
         return cho_solve((self.cholesky, False), moment)
 
 
 class Iterate(eqx.Module):
-    """Parameters after one more iteration, and values there."""
+    """Parameters after an iteration, and values there."""
 
     theta: Float[Array, " m"]
     log_ratio: Float[Array, " n"]
     forcing: Float[Array, " n"]
-    size: Float[Array, ""]  # of the change of the log-density, root mean square, in nats
+    size: Float[Array, ""]  # root mean square change of the log-density, in nats
 
 
 @eqx.filter_jit
 def system(linearisation: AbstractLinearisation, weight: Float[Array, ""]) -> System:
-    """The system for the weight `w` of the forcing."""
+    """Return the system for the weight $w$ of the rate."""
     rows = linearisation.implicit(weight)
     return System(linearisation, rows, normal_equations(rows))
 
 
 @eqx.filter_jit
 def factor(normal: NormalEquations, regularisation: Float[Array, ""]) -> Factor:
-    """Factorise for one regularisation."""
+    """Return the Cholesky factor for one regularisation."""
     return Factor(*normal.factor(regularisation))
 
 
@@ -71,9 +71,9 @@ def iterate(
     target: Float[Array, " n"],
     guess: Float[Array, " m"],
 ) -> Iterate:
-    r"""One iteration for $q(\theta) - wf(\theta) = $ `target`.
+    r"""Return the result of one iteration for $q(\theta) - wf(\theta) = v$.
 
-    Regularisation pulls towards `guess`.
+    $w$ is `weight` and $v$ is `target`. The regularisation pulls towards `guess`.
     """
     left, solver = equation
     values = evaluate_rate(ansatz, theta, clock, points)
@@ -94,16 +94,16 @@ def iterate(
 def values_at(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, ""]]:
-    """Log-density, forcing, and the root mean square of the latter."""
+    """Return log-ratio, total rate, and the root mean square of the latter."""
     values = evaluate_rate(ansatz, theta, clock, points)
     return values.log_ratio, values.forcing, root_mean_square(values.forcing)
 
 
 @eqx.filter_jit
 def projected_size(equation: tuple[System, Factor], values: Float[Array, " n"]) -> Array:
-    """Size of the change of the log-density that solves the system for `values`.
+    """Return the size of the change of the log-density that solves the system for `values`.
 
-    An error that the stiff part of the equation damps at once does not count in full.
+    This norm discounts errors that the stiff part of the equation damps quickly.
     """
     left, solver = equation
     change = left.rows.layout.agreed(solver.solve(left.rows.moment(values)))

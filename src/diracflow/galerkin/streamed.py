@@ -1,13 +1,16 @@
-r"""Rows that are made again whenever they are needed, some at a time.
+r"""Streamed rows, which are recomputed chunk by chunk whenever they are needed.
 
-The Gram matrix is summed up over chunks of rows that are not centred, and the outer product of
-their mean is taken off. That is usually a way to lose digits. Here it is not: under the current
-density the rows have mean zero, since $\int\nabla_\theta P = 0$, so their sample mean is smaller
-than they are by the square root of their number, or more, and so is what cancels.
+The Gram matrix is accumulated over chunks of rows that are not centred, and the outer product of
+their mean is subtracted. In general this loses digits. Here it does not: under the current density
+the rows have mean zero, since $\int\nabla_\theta P = 0$, so their sample mean is smaller than the
+rows by a factor of at least the square root of their number.
 
-Residuals are not made from the Gram matrix, in which small ones would drown, but by derivatives
-along each candidate, in a second pass.
+Residuals come from directional derivatives along each candidate, in a second pass. Computed from
+the Gram matrix, small residuals would be lost to rounding.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,15 +18,31 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
-from .collocation import Points
+from .collocation import CACHED, Points, centred, per_point, per_row
 from .devices import Layout
-from .gram import accumulated, gram_matrix
-from .pointwise import CACHED, centred, per_point, together
-from .rows import AbstractLinearisation, AbstractRows
+from .rows import AbstractLinearisation, AbstractRows, gram_matrix
+
+
+def accumulated(function: Callable, chunk: int, *arrays: Array, weight: Float[Array, " n"]) -> Any:
+    """Return the sum of `function(*arrays, weight)` over chunks of rows.
+
+    Rows of weight zero must not contribute: the last chunk is padded with them, so that `function`
+    is compiled for one number of rows only.
+    """
+    rows = len(weight)
+    chunk = min(chunk, rows)
+    padding = -rows % chunk
+    indices = jnp.arange(rows + padding) % rows
+    parts = [array[indices].reshape(-1, chunk, *array.shape[1:]) for array in arrays]
+    parts.append(jnp.pad(weight, (0, padding)).reshape(-1, chunk))
+    shapes = jax.eval_shape(function, *(part[0] for part in parts))
+    zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    step = lambda total, part: (jax.tree.map(jnp.add, total, function(*part)), None)
+    return jax.lax.scan(step, zero, parts)[0]
 
 
 class _Function(eqx.Module):
-    """What rows are derivatives of: the log-density, or with a weight, less so much of its rate."""
+    """The function whose gradients are the rows: log-density minus `weight` times its rate."""
 
     ansatz: AbstractAnsatz  # with the parameters at which derivatives are taken
     clock: Float[Array, ""]
@@ -38,24 +57,24 @@ class _Function(eqx.Module):
         return log_ratio - self.weight * rate
 
     def row(self, y: Array, clock: Array, x0: Array) -> Float[Array, " m"]:
-        """Its derivative in the parameters."""
+        """Return the gradient in the parameters."""
         if self.weight is None:
             return self.ansatz.parameter_score(y, clock, x0)
         assert isinstance(self.ansatz, StandardisedAnsatz)
-        _, score, slope = self.ansatz.linearised(y, clock, x0)
-        return score - self.weight * slope
+        _, score, rate_gradient = self.ansatz.linearised(y, clock, x0)
+        return score - self.weight * rate_gradient
 
     def sums(self, chunk: int, y: Array, x0: Array, weight: Array) -> tuple[Array, Array]:
-        """Sums of the outer products of rows, and of rows, a chunk at a time."""
+        """Return the sums of the outer products of rows, and of rows, chunk by chunk."""
 
         def of(y: Array, x0: Array, weight: Array) -> tuple[Array, Array]:
-            rows = together(self.row, self.clock, y, x0)
+            rows = per_row(self.row, self.clock, y, x0)
             return gram_matrix(jnp.sqrt(weight)[:, None] * rows), weight @ rows
 
         return accumulated(of, chunk, y, x0, weight=weight)
 
     def pulled(self, chunk: int, y: Array, x0: Array, shares: Array) -> Float[Array, " m"]:
-        """The sum of rows times shares: the derivative of a sum, without the rows."""
+        """Return the sum of rows times shares, as a gradient, without forming the rows."""
 
         def of(y: Array, x0: Array, shares: Array) -> Array:
             values = lambda theta: jax.vmap(lambda y, x0: self.value(theta, y, x0))(y, x0)
@@ -65,7 +84,7 @@ class _Function(eqx.Module):
 
 
 class StreamedRows(AbstractRows):
-    """Rows that are not held."""
+    """Rows that are not stored."""
 
     function: _Function
     points: Points
@@ -82,7 +101,7 @@ class StreamedRows(AbstractRows):
     def moment(self, values: Float[Array, " n"]) -> Float[Array, " m"]:
         points = self.points
         pulled = eqx.Partial(self.function.pulled, self.layout.chunk)
-        # Centred values, with their weights, add up to zero: the mean of the rows has no part.
+        # Weighted centred values add up to zero, so the mean of the rows does not contribute.
         shares = jnp.sqrt(points.weight) * values
         return self.layout.total(pulled, points.y, points.x0, shares) / len(values)
 
@@ -92,7 +111,7 @@ class StreamedRows(AbstractRows):
 
 
 class StreamedLinearisation(AbstractLinearisation):
-    """Parameters at which to linearise; derivatives are taken when they are needed."""
+    """A linearisation whose derivatives are computed when they are needed."""
 
     ansatz: StandardisedAnsatz
     clock: Float[Array, ""]
@@ -118,7 +137,7 @@ def streamed(
     forcing: Float[Array, " n"],
     weight: Float[Array, ""] | None = None,
 ) -> StreamedRows:
-    """Rows of the log-density, or with a weight, of it less so much of its rate."""
+    """Return the rows of the log-density minus `weight` times its rate; `None` means zero."""
     function = _Function(ansatz, clock, weight)
     return StreamedRows(function=function, points=points, forcing=forcing, layout=points.layout)
 

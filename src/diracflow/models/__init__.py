@@ -1,25 +1,33 @@
-"""Built-in models: SDE, start law, horizon and, where it is known, the exact density."""
+"""Built-in models: SDE, start law, horizon and, if known, the exact density."""
 
-from .catalogue import (
-    MODELS,
-    benes,
+from .catalogue import MODELS, exact_of, model
+from .constrained_models import (
+    cir,
+    cir_family,
+    ckls,
+    geometric_brownian,
+    geometric_brownian_family,
+    heston,
+    jacobi,
+    lotka_volterra,
+)
+from .linear_models import (
     brownian,
-    double_well,
-    double_well_chain,
-    duffing,
-    exact_of,
-    langevin,
     linear_langevin,
-    model,
     ornstein_uhlenbeck,
     ornstein_uhlenbeck_family,
     seasonal,
+)
+from .model import Model
+from .nonlinear_models import (
+    benes,
+    double_well,
+    double_well_chain,
+    duffing,
+    langevin,
     sheared,
     van_der_pol,
 )
-from .constrained_families import cir_family, geometric_brownian_family
-from .constrained_models import cir, ckls, geometric_brownian, heston, jacobi, lotka_volterra
-from .model import Model
 
 __all__ = [
     "MODELS",

@@ -3,8 +3,9 @@ r"""The modified Bessel function $I_\nu$ in log space, differentiable in order a
 For $\nu > -\tfrac12$ Poisson's integral with $s = \tanh y$ is
 $I_\nu(z) = \frac{(z/2)^\nu}{\sqrt\pi\,\Gamma(\nu+\frac12)}
 \int_{\mathbb R} e^{z\tanh y - (2\nu+1)\log\cosh y}\,dy$.
-The integrand is positive with one peak, so a trapezoidal sum about the peak, with nodes that widen
-as hyperbolic sines, converges exponentially and never cancels. Lower orders come from
+The integrand is positive with one peak, so a trapezoidal sum around the peak, in the variable
+$\operatorname{arsinh}$ of the scaled distance, converges exponentially without cancellation. Lower
+orders come from
 $I_\nu = I_{\nu+2} + \tfrac{2(\nu+1)}{z}I_{\nu+1}$, whose terms are positive for $\nu > -1$.
 """
 
@@ -14,15 +15,15 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float
 
-# Against SciPy, for orders in (0, 300] and arguments in (1e-6, 1e6), 121 nodes err by less than
-# 4e-12 in the logarithm; 81 by 6e-9.
+# For orders in (0, 300] and arguments in (1e-6, 1e6), the logarithm differs from SciPy's by less
+# than 4e-12 with 121 nodes, and by 6e-9 with 81.
 _STRETCH = np.linspace(-5.5, 5.5, 121)
 _NODES = np.sinh(_STRETCH)
 _LOG_WEIGHTS = np.log(np.cosh(_STRETCH) * (_STRETCH[1] - _STRETCH[0]))
 
 
 def log_scaled_bessel(order: Float[Array, ""], z: Float[Array, ""]) -> Float[Array, ""]:
-    r"""The logarithm of $(z/2)^{-\nu}e^{-z}I_\nu(z)$, for $\nu > -1$ and $z \ge 0$."""
+    r"""Return the logarithm of $(z/2)^{-\nu}e^{-z}I_\nu(z)$, for $\nu > -1$ and $z \ge 0$."""
     upper = 2 * jnp.log(z / 2) + _by_integral(order + 2, z)
     return jnp.logaddexp(upper, jnp.log(order + 1) + _by_integral(order + 1, z))
 
@@ -36,7 +37,7 @@ def _by_integral(order: Float[Array, ""], z: Float[Array, ""]) -> Float[Array, "
 
 
 def _nodes(decay: Array, z: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Nodes about the peak, in units of its width. The integral does not depend on them."""
+    """Return nodes and log-weights, centred at the peak and scaled by its width."""
     root = jnp.sqrt(decay**2 + 4 * z**2)
     flatness = 2 * decay / (decay + root)  # 1 - tanh(peak)**2
     peak = jnp.arcsinh(2 * z / (decay + root) / jnp.sqrt(flatness))

@@ -1,4 +1,8 @@
-r"""Ready-made SDEs whose states are positive or lie between two ends."""
+r"""Built-in models with positive or bounded components.
+
+The families are defined over a box of parameters. `learn(family.sde, ..., params={...})` accepts
+other laws of the parameters as well.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +18,13 @@ from .square_root import ExactCIR
 
 
 def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
-    r"""Geometric Brownian motion $dX = \mu X\,dt + \sigma X\,dW$, a price."""
+    r"""Geometric Brownian motion $dX = \mu X\,dt + \sigma X\,dW$.
+
+    **Arguments:**
+
+    - `rate`: $\mu$.
+    - `noise`: $\sigma$, positive.
+    """
     require_positive(noise=noise)
     require_finite(rate=rate)
     sde = SDE(
@@ -28,10 +38,32 @@ def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
     return Model("geometric_brownian", sde, LogNormal(0.0, 0.5).expand(1), 1.0, exact)
 
 
+def geometric_brownian_family() -> Model:
+    r"""$dX = \mu X\,dt + \sigma X\,dW$ over a box of $\mu, \sigma$.
+
+    The parameters are `rate` in [-0.1, 0.2] and `noise` in [0.1, 0.5].
+    """
+    sde = SDE(
+        *(_family_growth, _family_proportional_noise, 1),
+        params=("rate", "noise"),
+        domain=Positive(),
+        origin=origin_of("geometric_brownian_family"),
+    )
+    box = {"rate": Uniform(-0.1, 0.2), "noise": Uniform(0.1, 0.5)}
+    starts, exact = LogNormal(0.0, 0.5).expand(1), ExactGeometricBrownian()
+    return Model("geometric_brownian_family", sde, starts, 1.0, exact, box)
+
+
 def cir(rate: float = 3.0, level: float = 0.3, noise: float = 0.2) -> Model:
     r"""The Cox--Ingersoll--Ross process $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$.
 
-    Zero is reached if $2\kappa m < \sigma^2$; `learn` then warns.
+    The process reaches zero if $2\kappa m < \sigma^2$; `learn` then warns.
+
+    **Arguments:**
+
+    - `rate`: $\kappa$, positive.
+    - `level`: $m$, positive.
+    - `noise`: $\sigma$, positive.
     """
     require_positive(rate=rate, level=level, noise=noise)
     sde = SDE(
@@ -45,12 +77,35 @@ def cir(rate: float = 3.0, level: float = 0.3, noise: float = 0.2) -> Model:
     return Model("cir", sde, LogNormal(np.log(level), 0.4).expand(1), 1.0, exact)
 
 
+def cir_family() -> Model:
+    r"""$dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ over a box of $\kappa, m, \sigma$.
+
+    The parameters are `rate` in [1, 4], `level` in [0.2, 0.4] and `noise` in [0.1, 0.3]. In this
+    box $2\kappa m/\sigma^2$ is at least 4.4, so the process does not reach zero.
+    """
+    sde = SDE(
+        *(_family_reversion, _family_square_root_noise, 1),
+        params=("rate", "level", "noise"),
+        domain=Positive(),
+        origin=origin_of("cir_family"),
+    )
+    box = {"rate": Uniform(1.0, 4.0), "level": Uniform(0.2, 0.4), "noise": Uniform(0.1, 0.3)}
+    return Model("cir_family", sde, LogNormal(-1.2, 0.4).expand(1), 0.5, ExactCIR(), box)
+
+
 def ckls(
     rate: float = 0.5921, level: float = 0.0689, noise: float = 1.2924, exponent: float = 1.5
 ) -> Model:
     r"""The short rate $dX = \kappa(m - X)\,dt + \sigma X^\gamma\,dW$ of Chan et al.
 
     The defaults are their estimates (Journal of Finance, 1992), in years.
+
+    **Arguments:**
+
+    - `rate`: $\kappa$, positive.
+    - `level`: $m$, positive.
+    - `noise`: $\sigma$, positive.
+    - `exponent`: $\gamma$, positive.
     """
     require_positive(rate=rate, level=level, noise=noise, exponent=exponent)
     sde = SDE(
@@ -66,8 +121,14 @@ def ckls(
 def jacobi(rate: float = 2.0, level: float = 0.4, noise: float = 0.5) -> Model:
     r"""The Jacobi (Wright--Fisher) process $dX = \kappa(m - X)\,dt + \sigma\sqrt{X(1-X)}\,dW$.
 
-    A share between 0 and 1. The ends are reached if $2\kappa m$ or $2\kappa(1 - m)$ is below
-    $\sigma^2$.
+    The state lies in (0, 1). The process reaches a boundary if $2\kappa m$ or $2\kappa(1 - m)$ is
+    below $\sigma^2$.
+
+    **Arguments:**
+
+    - `rate`: $\kappa$, positive.
+    - `level`: $m$, in (0, 1).
+    - `noise`: $\sigma$, positive.
     """
     require_positive(rate=rate, level=level, noise=noise)
     if level >= 1:
@@ -89,10 +150,15 @@ def lotka_volterra(
     growth: float = 1.0,
     noise: float = 0.3,
 ) -> Model:
-    r"""Prey $X$ and predators $Y$, after Lotka and Volterra.
+    r"""The Lotka--Volterra model of prey $X$ and predators $Y$ with noise.
 
-    $dX = X(a - bY)\,dt + \sigma X\,dW_1$ and $dY = Y(gX - c)\,dt + \sigma Y\,dW_2$, with `birth`
-    $a$ and `predation` $b$ of the prey, `death` $c$ and `growth` $g$ of the predators.
+    $dX = X(a - bY)\,dt + \sigma X\,dW_1$ and $dY = Y(gX - c)\,dt + \sigma Y\,dW_2$.
+
+    **Arguments:**
+
+    - `birth`, `predation`: rates $a$ and $b$ of the prey, positive.
+    - `death`, `growth`: rates $c$ and $g$ of the predators, positive.
+    - `noise`: $\sigma$, positive.
     """
     rates = {"birth": birth, "predation": predation, "death": death, "growth": growth}
     require_positive(**rates, noise=noise)
@@ -114,10 +180,18 @@ def heston(
     correlation: float = -0.6,
     drift: float = 0.0,
 ) -> Model:
-    r"""Logarithm of a price, and its variance, after Heston.
+    r"""Heston's model of the logarithm of a price and its variance.
 
     $dX = (\mu - V/2)\,dt + \sqrt V\,dW_1$, $dV = \kappa(\theta - V)\,dt + \sigma\sqrt V\,dW_2$ with
     $dW_1dW_2 = \rho\,dt$.
+
+    **Arguments:**
+
+    - `rate`: $\kappa$, positive.
+    - `level`: $\theta$, positive.
+    - `noise`: $\sigma$, positive.
+    - `correlation`: $\rho$, in (-1, 1).
+    - `drift`: $\mu$.
     """
     require_positive(rate=rate, level=level, noise=noise)
     require_finite(correlation=correlation, drift=drift)
@@ -171,3 +245,19 @@ def _heston_noise(noise: Array, correlation: Array, t: Array, x: Array) -> Array
     rest = jnp.sqrt(1 - jnp.asarray(correlation, x.dtype) ** 2)
     rows = jnp.array([[1.0, 0.0], [noise * correlation, noise * rest]], x.dtype)
     return jnp.sqrt(x[1]) * rows
+
+
+def _family_growth(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    return p["rate"] * x
+
+
+def _family_proportional_noise(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    return p["noise"] * x[:, None]
+
+
+def _family_reversion(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    return p["rate"] * (p["level"] - x)
+
+
+def _family_square_root_noise(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    return p["noise"] * jnp.sqrt(x)[:, None]

@@ -1,7 +1,7 @@
-r"""Exact transition densities that depend on parameters of their SDE, or on the time of the start.
+r"""Exact transition densities that depend on parameters of the SDE or on the start time.
 
-All are functions of one component. Parameters, or the time, follow the start in one vector, as for
-every density that has them; `jnp` functions of them all, so gradients are exact.
+All are one-dimensional. Parameters and start time follow the start in the conditioning vector, and
+gradients in all of them are exact.
 """
 
 from typing import Any
@@ -17,15 +17,15 @@ from ..sde.domains import AbstractDomain, Positive
 from ..sde.parameters import Bounds, check_names
 from ..transition.transition_density import AbstractTransitionDensity
 
-# Made once: every query asks for the domain.
+# A constant, because every query reads the domain.
 HALF_LINE = (Positive(),)
 
 
 class ExactOrnsteinUhlenbeck(AbstractTransitionDensity):
-    r"""Transition of $dX = \kappa(m - X)\,dt + \sigma\,dW$, with $\kappa, m, \sigma$ in the query.
+    r"""Transition density of $dX = \kappa(m - X)\,dt + \sigma\,dW$, with parameters in the query.
 
-    `params` are `rate` $\kappa$ (any number; zero is Brownian motion), `level` $m$, `noise`
-    $\sigma > 0$.
+    The parameters are `rate` $\kappa$ (any number; zero for a Brownian motion), `level` $m$ and
+    `noise` $\sigma > 0$.
 
     >>> import diracflow as df
     >>> density = df.ExactOrnsteinUhlenbeck()
@@ -63,10 +63,14 @@ class ExactOrnsteinUhlenbeck(AbstractTransitionDensity):
 
 
 class ExactSeasonal(AbstractTransitionDensity):
-    r"""Transition of $dX = \kappa(m + a\sin(2\pi t) - X)\,dt + \sigma\,dW$ from any time on.
+    r"""Transition density of $dX = \kappa(m + a\sin(2\pi t) - X)\,dt + \sigma\,dW$.
 
-    Queries take the time of the start as `start_time`. The response to the season has the amplitude
-    $\kappa/\sqrt{\kappa^2 + 4\pi^2}$ of it and lags behind.
+    Queries take the start time as `start_time`. The mean follows the seasonal level with a lag, and
+    with an amplitude smaller by the factor $\kappa/\sqrt{\kappa^2 + 4\pi^2}$.
+
+    **Arguments:**
+
+    - `rate`, `level`, `amplitude`, `noise`: $\kappa$, $m$, $a$, $\sigma$.
 
     >>> import diracflow as df
     >>> density = df.models.seasonal().exact
@@ -113,16 +117,16 @@ class ExactSeasonal(AbstractTransitionDensity):
         return mean, self.noise * jnp.sqrt(t * mean_decay(2 * self.rate * t))
 
     def _response(self, t: Float[Array, ""]) -> Float[Array, ""]:
-        """The periodic solution without noise, which all paths approach."""
+        """Return the periodic solution without noise, which all means approach."""
         turn = 2 * np.pi
         wave = self.rate * jnp.sin(turn * t) - turn * jnp.cos(turn * t)
         return self.level + self.amplitude * self.rate / (self.rate**2 + turn**2) * wave
 
 
 class ExactGeometricBrownian(AbstractTransitionDensity):
-    r"""Transition of $dX = \mu X\,dt + \sigma X\,dW$ on the positive half line.
+    r"""Transition density of $dX = \mu X\,dt + \sigma X\,dW$ on the positive half line.
 
-    `params` are `rate` $\mu$ (any number) and `noise` $\sigma > 0$; starts must be positive.
+    The parameters are `rate` $\mu$ (any number) and `noise` $\sigma > 0$. Starts must be positive.
     """
 
     dim: int = eqx.field(static=True)
@@ -161,7 +165,7 @@ class ExactGeometricBrownian(AbstractTransitionDensity):
 
 
 class Fixed(AbstractTransitionDensity):
-    """A density with parameters, at some values of them."""
+    """A density with parameters, at fixed values of all of them."""
 
     density: AbstractTransitionDensity
     values: tuple[float, ...] = eqx.field(static=True)
@@ -186,24 +190,24 @@ class Fixed(AbstractTransitionDensity):
     def _log_prob(
         self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
-        return self.density._log_prob(state, x, self._given(x0))
+        return self.density._log_prob(state, x, self._conditioning(x0))
 
     def _from_noise(
         self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d"]
     ) -> Float[Array, " d"]:
-        return self.density._from_noise(state, noise, self._given(x0))
+        return self.density._from_noise(state, noise, self._conditioning(x0))
 
     def _require_samples(self, start: Float[Array, "*batch d"]) -> None:
         if not isinstance(start, jax.core.Tracer):
             values = np.broadcast_to(self.values, (*start.shape[:-1], len(self.values)))
             self.density._require_samples(jnp.concatenate([start, values], axis=-1))
 
-    def _given(self, x0: Float[Array, " d"]) -> Float[Array, " d+k"]:
+    def _conditioning(self, x0: Float[Array, " d"]) -> Float[Array, " d+k"]:
         return jnp.concatenate([x0, jnp.asarray(self.values, x0.dtype)])
 
 
 def _log_law(t: Array, start: Float[Array, " 3"]) -> tuple[Array, Array]:
-    """Mean and deviation of the logarithm of a geometric Brownian motion."""
+    """Return mean and standard deviation of the logarithm of a geometric Brownian motion."""
     x0, rate, noise = start
     return jnp.log(x0) + (rate - noise**2 / 2) * t, noise * jnp.sqrt(t)
 
@@ -215,9 +219,9 @@ def _linear_law(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array]:
 
 
 def mean_decay(z: Float[Array, ""]) -> Float[Array, ""]:
-    r"""The mean $(1 - e^{-z}) / z$ of $e^{-u}$ over $(0, z)$, smooth through zero."""
-    # Below the threshold four terms of the series err by z**4 / 120, less than rounding; above it
-    # the quotient's second derivative still keeps half of its digits.
+    r"""Return the mean $(1 - e^{-z}) / z$ of $e^{-u}$ over $(0, z)$, smooth at zero."""
+    # Below the threshold the error of the series, z**4 / 120, is below rounding. Above it, the
+    # second derivative of the quotient still has half of its digits.
     small = jnp.abs(z) < jnp.finfo(z.dtype).eps ** 0.2
     quotient = -jnp.expm1(-z) / jnp.where(small, 1.0, z)
     return jnp.where(small, 1 - z / 2 * (1 - z / 3 * (1 - z / 4 * (1 - z / 5))), quotient)

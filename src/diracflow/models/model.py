@@ -1,4 +1,4 @@
-"""What a ready-made problem consists of."""
+"""The type of built-in models, and checks of their arguments."""
 
 import json
 from collections.abc import Mapping
@@ -12,19 +12,30 @@ from ..transition.transition_density import AbstractTransitionDensity
 
 
 class Model(eqx.Module):
-    """An SDE with what is needed to learn it and to judge the result."""
+    """An SDE with everything that is needed to learn it and to check the result.
+
+    **Arguments:**
+
+    - `name`: name of the model.
+    - `sde`: the SDE.
+    - `starts`: law of the start.
+    - `horizon`: time up to which to learn the density.
+    - `exact`: the exact density, or `None` if it is not known.
+    - `params`: laws of the parameters, by name.
+    - `start_time`: the start time, or its law.
+    """
 
     name: str = eqx.field(static=True)
     sde: SDE
     starts: AbstractLaw
     horizon: float = eqx.field(static=True)
     exact: AbstractTransitionDensity | None
-    params: Mapping[str, AbstractLaw] = eqx.field(default_factory=dict)  # laws of the parameters
-    start_time: float | AbstractLaw = 0.0  # or the law of it
+    params: Mapping[str, AbstractLaw] = eqx.field(default_factory=dict)
+    start_time: float | AbstractLaw = 0.0
 
 
 def origin_of(name: str, **arguments: object) -> Origin:
-    """Name and arguments of a built-in model, as files hold them."""
+    """Return name and arguments of a built-in model as `SDE.origin`."""
     return name, json.dumps(arguments, default=lambda value: value.item())
 
 

@@ -18,17 +18,17 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .bessel import log_scaled_bessel
 from .families import HALF_LINE, mean_decay
 
-# Halvings of the bracket of a quantile: from any width met down to rounding.
+# Bisections of the bracket of a quantile, sufficient to reach rounding accuracy.
 _HALVINGS = 60
-_NO_SAMPLES = "Samples of CIR need 4 * rate * level > noise**2; its density does not."
+_NO_SAMPLES = "Samples of CIR require 4 * rate * level > noise**2; its density does not."
 
 
 class ExactCIR(AbstractTransitionDensity):
-    r"""Transition of $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ on the positive half line.
+    r"""Transition density of $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ for positive states.
 
-    `params` are `rate` $\kappa$, `level` $m$ and `noise` $\sigma$, all positive; starts must be
-    positive. Zero may be reached where $2\kappa m < \sigma^2$; the density is then that of the
-    process reflected there. Samples need $4\kappa m > \sigma^2$, and are not differentiable.
+    The parameters are `rate` $\kappa$, `level` $m$ and `noise` $\sigma$, all positive. Starts must
+    be positive. If $2\kappa m < \sigma^2$, the process is reflected at zero. Samples require
+    $4\kappa m > \sigma^2$ and are not differentiable.
     """
 
     dim: int = eqx.field(static=True)
@@ -65,7 +65,8 @@ class ExactCIR(AbstractTransitionDensity):
     def _from_noise(
         self, state: Float[Array, ""], noise: Float[Array, " 2"], x0: Float[Array, " 4"]
     ) -> Float[Array, " 1"]:
-        # A noncentral chi-square is a shifted squared normal plus a central one of a degree less.
+        # A noncentral chi-square variable is the sum of a squared shifted normal variable and a
+        # central chi-square variable with one degree of freedom less.
         scale, u, order = _chi_square(state, x0)
         shape = eqx.error_if(order + 0.5, order <= -0.5, _NO_SAMPLES)
         squared = (noise[:1] + jnp.sqrt(2 * u)) ** 2
@@ -79,17 +80,17 @@ class ExactCIR(AbstractTransitionDensity):
 
 
 def _chi_square(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array, Array]:
-    """The scale $c$, half the noncentrality $u$, and the order of the Bessel function."""
+    """Return the scale $c$, half the noncentrality $u$, and the order of the Bessel function."""
     x0, rate, level, noise = start
     scale = 2 / (noise**2 * t * mean_decay(rate * t))
     return scale, scale * x0 * jnp.exp(-rate * t), 2 * rate * level / noise**2 - 1
 
 
 def gamma_quantile(shape: Float[Array, ""], noise: Float[Array, ""]) -> Float[Array, ""]:
-    """The point of a gamma law of unit scale with the rank that `noise` has among normals."""
+    """Return the quantile of a gamma law of unit scale at the probability `ndtr(noise)`."""
     log_rank = log_ndtr(noise)
 
-    # Ranks above a half are compared from above, or rounding would end the upper tail.
+    # Probabilities above 1/2 are compared in the upper tail, because of rounding.
     def below(y: Array) -> Array:
         lower = gammainc(shape, y) < ndtr(noise)
         return jnp.where(noise < 0, lower, gammaincc(shape, y) > ndtr(-noise))
@@ -99,8 +100,8 @@ def gamma_quantile(shape: Float[Array, ""], noise: Float[Array, ""]) -> Float[Ar
         up = below(jnp.exp(middle))
         return jnp.where(up, middle, ends[0]), jnp.where(up, ends[1], middle)
 
-    # The distribution function lies below y**a / Gamma(a + 1); its tail, by Laurent and Massart,
-    # below exp(-s) beyond a + sqrt(2 a s) + s.
+    # The distribution function is at most y**a / Gamma(a + 1). Its upper tail is at most exp(-s)
+    # beyond a + sqrt(2 a s) + s (Laurent and Massart).
     s = -log_ndtr(-noise)
     low = (log_rank + gammaln(shape + 1)) / shape
     high = jnp.log(shape + jnp.sqrt(2 * shape * s) + s)

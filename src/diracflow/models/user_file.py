@@ -1,16 +1,16 @@
-"""SDEs and models that a user's Python file defines: `FILE.py:NAME`."""
+"""SDEs and models from a Python file of the user, named `FILE.py:NAME`."""
 
 import runpy
 import traceback
 from pathlib import Path
 from typing import Any
 
-from ..models.catalogue import Model
 from ..sde.sde import SDE
+from .model import Model
 
 
 def named_object(text: str) -> SDE | Model:
-    """What `NAME` stands for in the Python file of the user."""
+    """Return the object `NAME` of the file in `text`, which has the form `FILE.py:NAME`."""
     file, colon, name = text.rpartition(":")
     if not colon or not file or not name:
         raise ValueError(f"An SDE is named as FILE.py:NAME; got {text!r}.")
@@ -23,8 +23,8 @@ def named_object(text: str) -> SDE | Model:
     found = names[name]
     if not isinstance(found, SDE | Model):
         raise ValueError(
-            f"{text} must be a `diracflow.SDE`; found {type(found).__name__}. A "
-            "`diracflow.models.Model` will do, too."
+            f"{text} must be a `diracflow.SDE` or a `diracflow.models.Model`; found "
+            f"{type(found).__name__}."
         )
     return found
 
@@ -39,8 +39,8 @@ def _run(file: str) -> dict[str, Any]:
 
 
 def _where(file: str, error: BaseException) -> str:
-    """The last line of the user's own file that led to an error."""
-    if isinstance(error, SyntaxError):  # and its message says where
+    """Return the last line of the user's file in the traceback of an error."""
+    if isinstance(error, SyntaxError):  # its message contains the position
         return f"\n  {(error.text or '').strip()}" if error.text else ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     return f"\n  line {frames[-1].lineno}: {frames[-1].line}" if frames else ""

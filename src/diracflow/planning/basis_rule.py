@@ -4,7 +4,7 @@ import numpy as np
 
 from ..equation.moving_frame import Basis
 from ..sde.problem import Problem
-from ..source.separation import Slopes, separating_basis, slopes
+from ..source.separation import CoefficientJacobians, coefficient_jacobians, separating_basis
 from .choice import Choice
 from .settings import Settings
 
@@ -42,11 +42,11 @@ def require_separable(problem: Problem, settings: Settings) -> None:
         )
 
 
-def start_jacobians(problem: Problem) -> Slopes:
+def start_jacobians(problem: Problem) -> CoefficientJacobians:
     """Return Jacobians of the coefficients at draws of the start law."""
-    return slopes(problem.equation, problem.start_time, problem.draws(_DRAWS))
+    return coefficient_jacobians(problem.equation, problem.start_time, problem.draws(_DRAWS))
 
 
-def basis_of(settings: Settings, at: Slopes) -> Basis | None:
+def basis_of(settings: Settings, at: CoefficientJacobians) -> Basis | None:
     """Return the axes of resolved settings; `None` for those of the state."""
     return separating_basis(at)[0] if settings.basis == "separated" else None

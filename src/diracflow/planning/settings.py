@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from ..flow.coupling_flow import AbstractFlow
 from ..sde.problem import Problem
 from ..sde.quasi_random import CUBES, UnitCube
-from ..source.gaussian import AbstractGaussianSource
+from ..source.gaussian_source import AbstractGaussianSource
 
 FLOWS = ("monotone", "affine")
 SOURCES = ("auto", "closure", "moments", "euler")
@@ -57,8 +57,8 @@ class Settings:
         three dimensions on, if they remove half of the squared coupling, noise enters every
         component, and networks do not receive the path.
     - `networks`: `"shared"` by all components that a layer moves, or one for each (`"own"`) with
-        few inputs, so that the number of parameters grows linearly with the dimension. `"auto"` takes
-        `"own"` from three dimensions on, unless networks receive the path.
+        few inputs, so that the number of parameters grows linearly with the dimension. `"auto"`
+        takes `"own"` from three dimensions on, unless networks receive the path.
     - `legs`: the number of equal subintervals of the horizon. The flow is trained for the first.
         Longer times are composed by the Chapman--Kolmogorov equation, at several hundred flow
         evaluations a point. Needs coefficients that do not depend on time. By default one, unless

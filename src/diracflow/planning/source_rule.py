@@ -8,10 +8,9 @@ from ..sde.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, ensemble
 from ..source.euler import EulerSource
-from ..source.gaussian import AbstractGaussianSource
+from ..source.gaussian_source import AbstractGaussianSource
 from ..source.moments import MomentSource, graded_basis
-from ..source.rotated import TurnedSource
-from ..source.separation import turned_sde
+from ..source.rotated import RotatedSource, rotated_sde
 from .choice import Choice
 from .settings import Settings
 
@@ -42,9 +41,9 @@ def planned_source(
     if not isinstance(settings.source, str):
         source = settings.source(problem)
         return source, Choice(type(source).__name__, "set by the user")
-    equation = problem.equation if basis is None else turned_sde(problem.equation, basis)
+    equation = problem.equation if basis is None else rotated_sde(problem.equation, basis)
     source, choice = _named_source(problem, settings.source, equation, draws)
-    return source if basis is None else TurnedSource(problem.equation, basis, source), choice
+    return source if basis is None else RotatedSource(problem.equation, basis, source), choice
 
 
 def require_nondegenerate(problem: Problem, settings: Settings) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..flow.networks import Gaze
+from ..flow.networks import InputSelection
 from .settings import Settings
 
 # Random orders from which the best is chosen.
@@ -111,7 +111,7 @@ def input_selection(
     strengths: Float[np.ndarray, "d d"],
     given: int,
     context: int,
-) -> Gaze:
+) -> InputSelection:
     """Select the inputs of each component's network.
 
     These are the idle components that act on it most; the starts of these and of the component
@@ -128,4 +128,4 @@ def input_selection(
         both = np.concatenate([[component], idle[places]])
         known = np.concatenate([*(block + both for block in blocks), np.arange(dim, given)])
         rows.append(np.concatenate([places, len(idle) + known]))
-    return Gaze(partners, np.stack(rows))
+    return InputSelection(partners, np.stack(rows))

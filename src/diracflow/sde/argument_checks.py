@@ -1,4 +1,4 @@
-"""Whether the arguments of a query make sense, said before anything is computed with them."""
+"""Checks of the arguments of queries, made before any computation."""
 
 import numbers
 import operator
@@ -13,16 +13,23 @@ from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
 
 def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
-    """Times after the start, up to the horizon; `why` is said of times beyond it."""
+    """Return the times `t` as an array, after checking that they lie in (0, horizon].
+
+    **Arguments:**
+
+    - `t`: times since the start.
+    - `horizon`: the largest time allowed.
+    - `why`: a sentence to append to the error message for times beyond the horizon.
+    """
     values = real_numbers("t", t)
-    # A time asked for as the horizon itself must pass when float32 has rounded it upwards.
+    # The horizon itself must pass, even if float32 has rounded it upwards.
     latest = horizon * (1 + 1e-6)
     end = f"{horizon:g}]" if np.isfinite(horizon) else "inf)"
     message = f"`t` must lie in (0, {end}, the time since the start"
     if isinstance(values, jax.core.Tracer):
         bad = ~((values > 0) & (values <= latest) & (values < jnp.inf))
         return eqx.error_if(_at_most(values, horizon), bad, f"{message}.{why}")
-    # In NumPy: under `jit` JAX would trace even comparisons of known values.
+    # NumPy, because under `jit` JAX traces comparisons even of concrete values.
     known = np.asarray(values)
     outside = ~((known > 0) & (known <= latest) & (known < np.inf))
     if np.any(outside):
@@ -33,12 +40,12 @@ def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
 
 
 def _at_most(values: Array, bound: float) -> Array:
-    # `minimum` would halve the derivative where the two are equal.
+    # `jnp.minimum` would halve the derivative where both are equal.
     return jnp.where(values > bound, bound, values)
 
 
 def checked_point(name: str, value: ArrayLike, dim: int, finite: bool = False) -> Array:
-    """States along the last axis, without NaN; if `finite`, without infinities as well."""
+    """Return states along the last axis, after checking shape, NaN and, if `finite`, infinities."""
     values = real_numbers(name, value)
     if values.ndim == 0 or values.shape[-1] != dim:
         hint = " Write `x[..., None]` for an array of one-dimensional states." if dim == 1 else ""
@@ -55,7 +62,7 @@ def checked_point(name: str, value: ArrayLike, dim: int, finite: bool = False) -
 
 
 def checked_one_point(name: str, value: ArrayLike, dim: int) -> Array:
-    """One finite state."""
+    """Return one finite state, after checking it."""
     values = checked_point(name, value, dim, finite=True)
     if values.ndim != 1:
         raise ValueError(f"`{name}` must be one point of shape ({dim},); got {values.shape}.")
@@ -63,19 +70,19 @@ def checked_one_point(name: str, value: ArrayLike, dim: int) -> Array:
 
 
 def checked_batch(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which leading axes broadcast; the names are those of the arguments."""
+    """Return the shape to which the leading axes of the named arguments broadcast."""
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
         shown = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
         raise ValueError(
             "Leading axes, all but that of the state, must broadcast against each other as in "
-            f"NumPy; got {shown}. Insert axes of length one where they are to be combined."
+            f"NumPy; got {shown}. Insert axes of length one to combine them."
         ) from None
 
 
 def checked_key(key: Any, name: str = "key") -> PRNGKeyArray:
-    """One random key, also if it comes as its two numbers."""
+    """Return one typed random key; raw key data is accepted as well."""
     found = jnp.asarray(key) if isinstance(key, np.ndarray) else key
     if not isinstance(found, jax.Array):
         raise ValueError(f"`{name}` must come from `jax.random.key(seed)`; got {_brief(key)}.")
@@ -89,14 +96,14 @@ def checked_key(key: Any, name: str = "key") -> PRNGKeyArray:
             ) from None
     if found.shape:
         raise ValueError(
-            f"`{name}` must be one key; got keys of shape {found.shape}. Take one, `keys[0]`, or "
+            f"`{name}` must be one key; got keys of shape {found.shape}. Select one, `keys[0]`, or "
             "map over them with `jax.vmap`."
         )
     return found
 
 
 def checked_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number that is large enough."""
+    """Return `value` as an integer, after checking that it is one and at least `least`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
         what = "a whole number" if not whole else f"at least {least}"
@@ -105,7 +112,7 @@ def checked_count(name: str, value: Any, least: int = 1) -> int:
 
 
 def checked_number(name: str, value: Any) -> float:
-    """One finite number."""
+    """Return `value` as a float, after checking that it is one finite number."""
     try:
         number = np.nan if isinstance(value, bool | str) else float(value)
     except (TypeError, ValueError):
@@ -116,14 +123,14 @@ def checked_number(name: str, value: Any) -> float:
 
 
 def checked_flag(name: str, value: Any) -> bool:
-    """Yes or no."""
+    """Return `value` as a `bool`, after checking that it is one."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"`{name}` must be True or False; got {_brief(value)}.")
     return bool(value)
 
 
 def _brief(value: Any) -> str:
-    """A value for an error message; arrays and objects would fill the screen."""
+    """Return a short representation of a value for an error message."""
     if isinstance(value, str | numbers.Number | None):
         return repr(value)
     text = repr(value)
@@ -131,7 +138,7 @@ def _brief(value: Any) -> str:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple, also when it is one number."""
+    """Return `shape` as a tuple; one number is accepted as well."""
     try:
         sizes = (
             (operator.index(shape),) if np.ndim(shape) == 0 else tuple(map(operator.index, shape))
@@ -144,7 +151,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def real_numbers(name: str, value: Any) -> Array:
-    """The value as an array of JAX's current float."""
+    """Return `value` as an array of JAX's default float type."""
     if isinstance(value, str | bytes):
         raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
     if not isinstance(value, jax.Array):
@@ -152,29 +159,27 @@ def real_numbers(name: str, value: Any) -> Array:
         if known is not None:
             return known
     try:
-        # Numbers that are known stay so within the user's `jit`, and can be checked there and then.
+        # Concrete values stay concrete under `jit`, so that they can be checked at once.
         with jax.ensure_compile_time_eval():
             array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"`{name}` must be an array of real numbers; got {_brief(value)} ({_first(error)})."
         ) from error
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        return array.astype(jnp.result_type(float))
-    if jnp.issubdtype(array.dtype, jnp.integer):
+    if jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer):
         return array.astype(jnp.result_type(float))
     raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
 
 
 def _first(error: Exception) -> str:
-    """The first sentence of an error of JAX's or NumPy's, which go on for long."""
+    """Return the first sentence of an error of JAX or NumPy."""
     return str(error).split(". ")[0].split("\n")[0].rstrip(".")
 
 
 def _known_numbers(value: ArrayLike) -> Any:
-    """Numbers of the user's as a NumPy array, which costs a query less than one of JAX's."""
+    """Return real numbers as a NumPy array, which is faster than a JAX array; otherwise `None`."""
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError):  # also a sequence of numbers that are being traced
+    except (TypeError, ValueError):  # for example a list of tracers
         return None
     return array.astype(jnp.result_type(float), copy=False) if array.dtype.kind in "fiu" else None

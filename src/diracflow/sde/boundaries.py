@@ -1,13 +1,13 @@
-r"""Whether a process can reach the ends of its domain: Feller's test.
+r"""Feller's test: detects boundaries of the domain that the process can reach.
 
-Near an end, with $\delta$ the distance from it, $b$ the drift away from it and $a$ the variance of
-the noise, the end is reached in finite time, with positive probability, if and only if
+Let $\delta$ be the distance from a boundary, $b$ the drift away from it and $a$ the variance of the
+noise. The process reaches the boundary in finite time with positive probability if and only if
 $$v = \int_0 s'(\delta)\int_\delta \frac{2\,dz}{a(z)s'(z)}\,d\delta,\qquad
   s'(\delta) = \exp\int_\delta\frac{2b}{a}dz,$$
-is finite. The other components are held at draws of the starts; parameters and the time of the
-start are drawn as well, and taken at the corners of their box. We integrate over the
-logarithm of $\delta$, down to a hundred-millionth of the distance of the starts: if the integrand
-still falls there, as a power of $\delta$, its integral is finite.
+is finite. The other components are fixed at draws of the start law. Parameters and start time are
+drawn as well, and also set to the corners of their box. We integrate over $\log\delta$, down to
+$10^{-8}$ times the distance of the starts. If the integrand still decays there as a power of
+$\delta$, the integral is finite.
 """
 
 import itertools
@@ -19,30 +19,31 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .laws import AbstractLaw, Product, Uniform
 from .sde import SDE
 
-# Draws of the starts, and steps of the integral in each of eight decades.
+# Draws of the start law, and steps of the integral in each of eight decades.
 _DRAWS, _STEPS, _DECADES = 8, 40, 8
-# Corners of a box of parameters that are tried, at most, and quantiles of laws without ends.
+# Largest number of corners of the parameter box, and outer quantiles of unbounded laws.
 _CORNERS, _OUTER = 2**10, (0.05, 0.95)
-# Powers below this are taken for zero: the noise of a geometric Brownian motion has exactly zero.
+# Exponents below this count as zero, the exact value for a geometric Brownian motion.
 _SLOWEST = 1e-3
 
 
 class BoundaryWarning(UserWarning):
-    """A process may reach the end of its domain, where what is learned is not its density."""
+    """The process may reach a boundary of its domain, so the learned density may be wrong."""
 
 
 def boundaries(
     sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
 ) -> tuple[dict[str, Any], ...]:
-    """Feller's test at every finite end of the domain, in plain Python.
+    """Apply Feller's test to every finite boundary of the domain, at the start and the horizon.
 
-    `accessible` says whether the end looks as if it were reached, and `index` is
-    $2\\delta b/a$ close to it: with noise like a square root that must not be below 1. Draws of
-    `starts` have parameters and the time of the start behind them, where these vary.
+    **Returns:**
+
+    A dictionary for each boundary. `accessible` is `True` if the process appears to reach it, and
+    `index` is the limit of $2\\delta b/a$, which must be at least 1 for square-root noise.
     """
     draws = np.asarray(starts.sample(jr.key(0), (_DRAWS,)))
     draws = np.concatenate([draws, _corners(starts, sde.dim)])
@@ -67,33 +68,33 @@ def boundaries(
 
 
 def boundary_message(found: tuple[dict[str, Any], ...]) -> str | None:
-    """What to say of ends that look accessible; `None` if there are none."""
+    """Return a warning about accessible boundaries, or `None` if there are none."""
     bad = [row for row in found if row["accessible"]]
     if not bad:
         return None
     ends = "; ".join(
-        f"component {row['component']} at {row['end']:g}, where twice the drift inwards times the "
-        f"distance over the variance of the noise tends to {shown(row['index'])}"
+        f"component {row['component']} at {row['end']:g}, where twice the inward drift times the "
+        f"distance, divided by the variance of the noise, tends to {shown(row['index'])}"
         for row in bad
     )
     return (
-        "By Feller's test the process can reach the end of its domain: "
-        f"{ends} (with noise like a square root it must be at least 1). What happens there the SDE "
-        "does not say, and the density learned is that of a process that never gets there: it "
-        "cannot be trusted near the end, nor anywhere after times in which paths get there."
+        "By Feller's test the process can reach a boundary of its domain: "
+        f"{ends} (for square-root noise this must be at least 1). The SDE does not define what "
+        "happens there, and the learned density is that of a process that never reaches the "
+        "boundary. It cannot be trusted near the boundary, nor after paths have reached it."
     )
 
 
 def shown(index: float | None) -> str:
-    """An index in words."""
+    """Return an index as text."""
     return "no finite number" if index is None else f"{index:.3g}"
 
 
 def _corners(law: AbstractLaw, dim: int) -> Float[np.ndarray, "corners d+k"]:
-    """Corners of the box of what follows a start, with the start in the middle of its law.
+    """Return the corners of the box of parameters and start time, at the median of the starts.
 
-    An end is reached for the most extreme parameters first, and draws seldom are. Laws without
-    ends are taken between their outer quantiles.
+    Extreme parameters reach a boundary first, and draws are seldom extreme. Unbounded laws are cut
+    off at their outer quantiles.
     """
     if not isinstance(law, Product) or law.dim == dim:
         return np.zeros((0, law.dim or dim))
@@ -110,7 +111,7 @@ def _tested(
     end: float,
     inwards: float,
 ) -> tuple[float, float]:
-    """The index and the power of the integrand close to an end, for the draw that comes nearest."""
+    """Return the index, and the largest exponent of the integrand near a boundary."""
     step = np.log(10) / _STEPS
     logs = np.log(np.median(inwards * (draws[:, component] - end))) - step * np.arange(
         _STEPS * _DECADES + 1
@@ -122,7 +123,7 @@ def _tested(
     with np.errstate(all="ignore"):
         index = 2 * inwards * drift * distance / variance
         power = _power(index, np.log(2 * distance**2 / variance), step)
-    # Where coefficients are not finite near an end, nothing can be said.
+    # The test is inconclusive if coefficients are not finite near the boundary.
     known = np.isfinite(power) & np.isfinite(index[:, -1])
     if not known.any():
         return np.nan, np.inf
@@ -131,11 +132,10 @@ def _tested(
 
 
 def _power(index: np.ndarray, log_speed: np.ndarray, step: float) -> np.ndarray:
-    r"""The power of $\delta$ with which the integrand of $v$ ends, per unit of $\log\delta$.
+    r"""Return the exponent of $\delta$ with which the integrand of $v$ decays near the boundary.
 
-    $g = s'M$ grows over a step towards the end by $e^{Rh}g + (2\delta/a)(e^{Rh} - 1)/R$, with $R$
-    the index; `log_speed` is $\log(2\delta^2/a)$. Everything is kept in logarithms and times
-    $\delta$.
+    Over a step towards the boundary $g = s'M$ becomes $e^{Rh}g + (2\delta/a)(e^{Rh} - 1)/R$, where
+    $R$ is the index. `log_speed` is $\log(2\delta^2/a)$. The recursion is for $\log(\delta g)$.
     """
     value, values = np.full(len(index), -np.inf), []
     for k in range(index.shape[1]):
@@ -150,10 +150,10 @@ def _power(index: np.ndarray, log_speed: np.ndarray, step: float) -> np.ndarray:
 def _coefficients(
     sde: SDE, start_time: float | None, tau: float, g: np.ndarray, component: int
 ) -> tuple[Float[Array, "draws n"], Float[Array, "draws n"]]:
-    """Drift and variance of a component, a time `tau` after the start."""
+    """Return drift and variance of a component at the time `tau` after the start."""
 
     def one(g: Array) -> tuple[Array, Array]:
-        member, x, began = given(sde, start_time, g)
+        member, x, began = initial_condition(sde, start_time, g)
         time = began + tau
         return member.drift(time, x)[component], jnp.sum(member.diffusion(time, x)[component] ** 2)
 

@@ -1,6 +1,6 @@
-r"""An SDE in coordinates that range over all of $\mathbb{R}^d$.
+r"""Charts: coordinates of an SDE that range over all of $\mathbb{R}^d$.
 
-Component by component $Y = \varphi(X)$, with the maps of the domain. By Itô's formula
+The maps of the domain act component by component, $Y = \varphi(X)$. By Itô's formula
 $$dY_i = (\varphi_i' b_i + \tfrac12\varphi_i''\Sigma_{ii})\,dt + \varphi_i'\sigma_i\,dW,$$
 and the density of $X$ is that of $Y$ times $\prod_i\varphi_i'$. The relative rate at which the
 Fokker--Planck equation changes a density is the same in both, and so is total variation.
@@ -16,68 +16,68 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .domains import AbstractDomain, Real
 from .laws import AbstractLaw
 from .parameters import Params
 from .sde import SDE
 
-# Draws of the starts to which maps are fitted.
+# Draws of the start law to which maps are fitted.
 _DRAWS = 256
 
 
 class Chart(eqx.Module):
-    """An SDE of the user's, and the map of each component to the real line."""
+    """An SDE and the map of each of its components to the real line."""
 
     sde: SDE
     maps: tuple[AbstractDomain, ...]
 
     @property
     def plain(self) -> bool:
-        """Whether all components range over the whole line already."""
+        """`True` if all components range over the whole line, so that the chart is the identity."""
         return all(isinstance(part, Real) for part in self.maps)
 
     def equation(self) -> SDE:
-        """The SDE of the mapped state."""
+        """Return the SDE of the mapped state."""
         if self.plain:
             return self.sde
         coefficients = Partial(_drift, self), Partial(_diffusion, self)
         return SDE(*coefficients, self.sde.dim, params=self.sde.params)
 
     def law(self, law: AbstractLaw) -> AbstractLaw:
-        """The law of the mapped state."""
+        """Return the law of the mapped state."""
         return law if self.plain else MappedLaw(law, self)
 
     def to_real(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The coordinates of one state inside the domain."""
+        """Return the coordinates of one state inside the domain."""
         return self._each("to_real", x)
 
     def from_real(self, y: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The state with some coordinates, strictly inside the domain."""
+        """Return the state with the coordinates `y`, strictly inside the domain."""
         return self._each("from_real", y)
 
     def log_slope(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        """Logarithm of the determinant of `to_real`'s derivative."""
+        """Return the log-determinant of the derivative of `to_real`."""
         return jnp.sum(self._each("log_slope", x))
 
     def contains(self, x: Float[ArrayLike, "*batch d"]) -> Bool[Array, "*batch"]:
-        """Which states lie inside the domain."""
+        """Return `True` for the states that lie inside the domain."""
         return jnp.all(self._each("contains", jnp.asarray(x)), axis=-1)
 
     def end(self, x: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-        """Coordinates of a state, and `log_slope`; this is -inf outside the domain."""
+        """Return the coordinates of a state, and `log_slope`, which is -inf outside the domain."""
         if self.plain:
             return x, jnp.zeros((), x.dtype)
         inside = self.contains(x)
-        # Also the derivatives must be finite outside.
+        # Values outside must be finite for derivatives to be finite.
         safe = jnp.where(inside, x, jnp.asarray([part.centre for part in self.maps], x.dtype))
         return self.to_real(safe), jnp.where(inside, self.log_slope(safe), -jnp.inf)
 
-    def start(self, given: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
-        """Coordinates of a start, with what follows it unchanged; NaN outside the domain."""
+    def start(self, g: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
+        """Return a conditioning vector with the start in coordinates; NaN outside the domain."""
         if self.plain:
-            return given
-        x0, rest = jnp.split(given, [len(self.maps)])
+            return g
+        x0, rest = jnp.split(g, [len(self.maps)])
         y0 = jnp.where(self.contains(x0), self.to_real(x0), jnp.nan)
         return jnp.concatenate([y0, rest])
 
@@ -91,26 +91,23 @@ class Chart(eqx.Module):
 
 @eqx.filter_jit
 def start_coordinates(chart: Chart, x0: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch d"]:
-    """`Chart.start` of many starts."""
+    """Return `Chart.start` for a batch of conditioning vectors."""
     return jnp.vectorize(chart.start, signature="(d)->(d)")(jnp.asarray(x0))
 
 
 def plain_chart(sde: SDE) -> Chart:
-    """An SDE whose state is its own coordinates, whatever its domain."""
+    """Return the identity chart of an SDE, regardless of its domain."""
     return Chart(sde, (Real(),) * sde.dim)
 
 
 def chart_for(sde: SDE, law: AbstractLaw, start_time: float | None) -> Chart:
-    """The chart whose maps suit the noise over the starts.
-
-    Draws of `law` have parameters and the time of the start behind them, where these vary.
-    """
+    """Return a chart whose maps are fitted to the noise over the starts."""
     chart = Chart(sde, sde.domain)
     if chart.plain:
         return chart
 
     def noise(g: Array) -> Array:
-        member, x, time = given(sde, start_time, g)
+        member, x, time = initial_condition(sde, start_time, g)
         return jnp.linalg.norm(member.diffusion(time, x), axis=1)
 
     draws = law.sample(jr.key(0), (_DRAWS,))
@@ -120,7 +117,7 @@ def chart_for(sde: SDE, law: AbstractLaw, start_time: float | None) -> Chart:
 
 
 class MappedLaw(AbstractLaw):
-    """A law of states, seen in the coordinates of a chart; what follows them is left alone."""
+    """The law of a conditioning vector whose start is mapped to the coordinates of a chart."""
 
     states: AbstractLaw
     chart: Chart
@@ -163,7 +160,7 @@ def _diffusion(chart: Chart, t: Array, y: Array, *params: Params) -> Float[Array
 
 
 def _derivatives(chart: Chart, x: Array) -> tuple[Array, Array]:
-    """First and second derivatives of the maps: each of its own component alone."""
+    """Return the first and second derivatives of the map of each component."""
     one = jnp.ones_like(x)
 
     def slope(x: Array) -> Array:

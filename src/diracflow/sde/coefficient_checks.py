@@ -1,4 +1,4 @@
-r"""Whether an SDE can be learned from a given law of starts.
+r"""Checks that an SDE has a density for the starts of a law.
 
 Noise must reach every component: directly, if the covariance $\Sigma$ is positive definite, or
 through the drift. Linearised at a start, with $A = \nabla b$, the law of $X$ after any time has a
@@ -14,24 +14,24 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .laws import AbstractLaw
 from .sde import SDE
 
-# Starts at which the coefficients are tried out.
+# Starts at which the coefficients are checked.
 _TRIALS = 256
-# Smallest singular value, relative to the largest, of what counts as regular. Squared in the
-# covariance: beyond this float64 cannot tell its Cholesky factor from singular.
+# Smallest singular value, relative to the largest, of a regular matrix. It is squared in the
+# covariance, whose Cholesky factor in float64 cannot resolve smaller values.
 _SINGULAR = 1e-7
-# Share of a law beyond which no training draws.
+# Training draws no points beyond the quantile of this probability.
 _FAR = 1e-12
 
 
 def check_starts(sde: SDE, starts: AbstractLaw) -> None:
-    """Raise if a law has mass outside the domain of the SDE, as far as trainings draw from it."""
+    """Raise if training could draw starts outside the domain of the SDE."""
     dim = sde.dim
     far = jnp.asarray([_FAR, 1 - _FAR])
-    # Along each axis of the law and along its diagonals, and at random.
+    # Extreme quantiles along each axis and along the diagonal, and random draws.
     axes = jnp.full((dim, 2, dim), 0.5).at[jnp.arange(dim), :, jnp.arange(dim)].set(far)
     corners = jnp.broadcast_to(far[:, None], (2, dim))
     u = jnp.concatenate([axes.reshape(-1, dim), corners])
@@ -41,36 +41,33 @@ def check_starts(sde: SDE, starts: AbstractLaw) -> None:
         outside = ~np.asarray(part.contains(values))
         if outside.any():
             raise ValueError(
-                f"`starts` must lie inside the domain: component {component} lives in {part}, and "
-                f"the law reaches {values[outside][0]:.4g}. Take `diracflow.LogNormal` for "
-                "positive components, `diracflow.Uniform` for intervals, or `diracflow.Product` of "
-                "such laws."
+                f"`starts` must lie inside the domain: component {component} has the domain "
+                f"{part}, and the law reaches {values[outside][0]:.4g}. Use `diracflow.LogNormal` "
+                "for positive components, `diracflow.Uniform` for intervals, or a "
+                "`diracflow.Product` of such laws."
             )
 
 
 def check_coefficients(
     sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
 ) -> None:
-    """Raise if a coefficient is not finite, or noise does not reach every component, at a start.
-
-    Draws of `starts` have parameters and the time of the start behind them, where these vary.
-    """
+    """Raise if a coefficient is not finite at a start, or noise does not reach every component."""
     x0 = _trials(starts)
     for tau in (0.0, horizon):
-        drift, sigma, slopes, t = coefficients(sde, start_time, jnp.asarray(tau), x0)
+        drift, sigma, jacobian, t = coefficients(sde, start_time, jnp.asarray(tau), x0)
         where = _Where(sde, t, x0)
         _require_finite("drift", drift, where)
         _require_finite("diffusion", sigma, where)
-        _require_reached(np.asarray(sigma), np.asarray(slopes), where)
+        _require_reached(np.asarray(sigma), np.asarray(jacobian), where)
 
 
 def is_degenerate(sde: SDE, starts: AbstractLaw, start_time: float | None) -> bool:
-    r"""Whether the covariance $\Sigma$ is singular at a draw of the start law."""
+    r"""Return `True` if the covariance $\Sigma$ is singular at a draw of the start law."""
     return is_degenerate_at(sde, start_time, _trials(starts))
 
 
 def is_degenerate_at(sde: SDE, start_time: float | None, x0: Float[Array, "n d+k"]) -> bool:
-    r"""Whether the covariance $\Sigma$ is singular at one of some starts."""
+    r"""Return `True` if the covariance $\Sigma$ is singular at one of the starts `x0`."""
     _, sigma, _, _ = coefficients(sde, start_time, jnp.zeros(()), x0)
     return bool(np.any(_lacks_rank(np.asarray(sigma, dtype=np.float64))))
 
@@ -80,7 +77,7 @@ def _trials(starts: AbstractLaw) -> Float[Array, "n d+k"]:
 
 
 class _Where(NamedTuple):
-    """At what coefficients were tried out."""
+    """Times and conditioning vectors at which coefficients were checked."""
 
     sde: SDE
     t: Float[Array, " n"]
@@ -97,13 +94,13 @@ class _Where(NamedTuple):
 def coefficients(
     sde: SDE, start_time: float | None, tau: Float[Array, ""], x0: Float[Array, "n d+k"]
 ) -> tuple[Float[Array, "n d"], Float[Array, "n d m"], Float[Array, "n d d"], Float[Array, " n"]]:
-    """Drift, diffusion, slopes of the drift, and time, a while after some starts began."""
+    """Return drift, diffusion, drift Jacobian and time, at the time `tau` after the start."""
 
     def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array, Array]:
-        member, x, s = given(sde, start_time, g)
+        member, x, s = initial_condition(sde, start_time, g)
         t = s + tau
-        slopes = jax.jacfwd(lambda y: member.drift(t, y))(x)
-        return member.drift(t, x), member.diffusion(t, x), slopes, t
+        drift_jacobian = jax.jacfwd(lambda y: member.drift(t, y))(x)
+        return member.drift(t, x), member.diffusion(t, x), drift_jacobian, t
 
     return jax.vmap(one)(x0)
 
@@ -117,27 +114,27 @@ def _require_finite(name: str, values: Array, where: _Where) -> None:
         )
 
 
-def _require_reached(sigma: np.ndarray, slopes: np.ndarray, where: _Where) -> None:
+def _require_reached(sigma: np.ndarray, jacobian: np.ndarray, where: _Where) -> None:
     unreached = _lacks_rank(sigma)
     if unreached.any():
-        unreached[unreached] = _lacks_rank(_reach(sigma[unreached], slopes[unreached]))
+        unreached[unreached] = _lacks_rank(_reach(sigma[unreached], jacobian[unreached]))
     if unreached.any():
         worst, dim = int(np.argmax(unreached)), sigma.shape[1]
-        reach = _reach(sigma[[worst]], slopes[[worst]])[0]
+        reach = _reach(sigma[[worst]], jacobian[[worst]])[0]
         rank = np.linalg.matrix_rank(reach, tol=_SINGULAR * float(np.linalg.norm(reach, 2)))
         raise ValueError(
             "Noise must reach every component, directly or through the drift; at "
             f"{where.shown(worst)}, it reaches {rank} of {dim} "
-            f"directions: the diffusion is {_shown(sigma[worst])}, the drift's slopes are "
-            f"{_shown(slopes[worst])}. Add a little noise to a component that it does not reach, "
-            "or leave out a component that follows from the others."
+            f"directions: the diffusion is {_shown(sigma[worst])}, the Jacobian of the drift is "
+            f"{_shown(jacobian[worst])}. Add a little noise to the components that it does not "
+            "reach, or remove components that are functions of the others."
         )
 
 
-def _reach(sigma: np.ndarray, slopes: np.ndarray) -> Float[np.ndarray, "n d k"]:
-    r"""Kalman's $(\sigma, A\sigma, \dots)$, with slopes and rows in units of their own."""
-    rates = np.linalg.norm(np.nan_to_num(slopes), axis=(1, 2), keepdims=True)
-    unit = np.nan_to_num(slopes) / np.where(rates > 0, rates, 1.0)
+def _reach(sigma: np.ndarray, jacobian: np.ndarray) -> Float[np.ndarray, "n d k"]:
+    r"""Return Kalman's matrix $(\sigma, A\sigma, \dots)$, with $A$ and all rows normalised."""
+    rates = np.linalg.norm(np.nan_to_num(jacobian), axis=(1, 2), keepdims=True)
+    unit = np.nan_to_num(jacobian) / np.where(rates > 0, rates, 1.0)
     blocks = [sigma]
     for _ in range(sigma.shape[1] - 1):
         blocks.append(unit @ blocks[-1])

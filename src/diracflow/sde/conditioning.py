@@ -1,7 +1,8 @@
-r"""What a process is given when it begins, and the laws of it.
+r"""Conditioning vectors and their laws.
 
-A start $x_0$, parameters $p$ of the SDE if it has any, and the time $s$ of the start where it
-varies, in this order as one vector $g = (x_0, p, s)$. Sources, flows and densities see only $g$.
+A density is conditioned on the start $x_0$, the parameters $p$ of the SDE if it has any, and the
+start time $s$ if it varies. In this order they form the conditioning vector $g = (x_0, p, s)$, the
+only conditioning argument of sources, flows and densities.
 """
 
 import functools
@@ -23,34 +24,43 @@ from .sde import SDE
 OUTSIDE = 1e-4
 
 
-class Given(NamedTuple):
-    """One equation, one start, one time of the start."""
+class InitialCondition(NamedTuple):
+    """An SDE with fixed parameters, a start and a start time."""
 
-    sde: SDE  # without open parameters
+    sde: SDE  # all parameters have values
     start: Float[Array, " d"]
     start_time: Float[Array, ""]
 
 
-def given(sde: SDE, start_time: float | None, g: Float[Array, " d+k"]) -> Given:
-    """What the vector `g` stands for; its last entry is the time where `start_time` is `None`."""
+def initial_condition(
+    sde: SDE, start_time: float | None, g: Float[Array, " d+k"]
+) -> InitialCondition:
+    """Return the SDE, the start and the start time that a conditioning vector encodes.
+
+    **Arguments:**
+
+    - `sde`: the SDE, possibly with parameters.
+    - `start_time`: the start time, or `None` if it is the last entry of `g`.
+    - `g`: the conditioning vector.
+    """
     count = len(sde.params)
     values, rest = g[sde.dim : sde.dim + count], g[sde.dim + count :]
     time = rest[0] if start_time is None else jnp.asarray(start_time, g.dtype)
-    return Given(sde.with_values(values) if count else sde, g[: sde.dim], time)
+    return InitialCondition(sde.with_values(values) if count else sde, g[: sde.dim], time)
 
 
-class Scope(eqx.Module):
-    """What a density was trained for: laws of starts, of parameters and of start times.
+class ConditioningLaws(eqx.Module):
+    """Laws of starts, parameters and start times for which a density is trained.
 
-    Within a box (a `Uniform` law) all parameters and times count alike, up to its faces, and beyond
-    it none; of other laws those count that are not too far out, as for starts.
+    All values inside the box of a `Uniform` law are covered, and none outside. For other laws, as
+    for starts, coverage decreases with the distance from the centre.
     """
 
     starts: AbstractLaw
     params: tuple[AbstractLaw, ...]
     start_times: AbstractLaw | None
     names: tuple[str, ...] = eqx.field(static=True)
-    # Intervals on which parameters and start time live; numbers that are known under `jit`, too.
+    # Supports of the laws of parameters and start time; static, hence concrete under `jit`.
     _supports: tuple[tuple[float, float], ...] = eqx.field(static=True)
 
     def __init__(
@@ -65,7 +75,7 @@ class Scope(eqx.Module):
 
     @property
     def law(self) -> AbstractLaw:
-        """The law of the whole vector."""
+        """Law of the whole conditioning vector."""
         return Product(self.starts, *self._tail) if self._tail else self.starts
 
     @property
@@ -75,22 +85,22 @@ class Scope(eqx.Module):
 
     @property
     def bounds(self) -> Bounds:
-        """Between which values each parameter lies for sure."""
+        """Finite bounds of the parameters, by name."""
         ends = zip(self.names, self._supports, strict=False)
         return {name: interval for name, interval in ends if np.any(np.isfinite(interval))}
 
     @property
     def time_bounds(self) -> tuple[float, float]:
-        """Between which times the start lies for sure."""
+        """Bounds of the start time."""
         return (-np.inf, np.inf) if self.start_times is None else self._supports[-1]
 
     @property
     def freedom(self) -> int:
-        """How many entries a squared distance is the sum of."""
+        """Degrees of freedom of the squared distance."""
         return (self.starts.dim or 1) + sum(not isinstance(law, Uniform) for law in self._tail)
 
     def squared_distance(self, g: Float[Array, "*batch d+k"]) -> Float[Array, "*batch"]:
-        """Squared distance from the centre in standard deviations; infinite beyond a box."""
+        """Return the squared distance from the centre in standard deviations; inf outside a box."""
         dim = self.starts.dim or 1
         squared = self.starts.squared_distance(g[..., :dim])
         for index, (law, (low, high)) in enumerate(zip(self._tail, self._supports, strict=True)):
@@ -103,16 +113,16 @@ class Scope(eqx.Module):
         return squared
 
     def coverage(self, g: Float[Array, "*batch d+k"]) -> Float[Array, "*batch"]:
-        """Share of the laws that lies further out: 1 at the centre, 0 outside."""
+        """Return the probability of a larger distance: 1 at the centre, 0 outside."""
         half = self.squared_distance(g) / 2
         return gammaincc(self.freedom / 2, jnp.minimum(half, jnp.finfo(half.dtype).max))
 
     def outside(self, g: Float[Array, "*batch d+k"], share: float) -> Bool[Array, "*batch"]:
-        """Whether less than a share of the laws lies further out."""
+        """Return `True` where the coverage is below `share`."""
         return self.squared_distance(g) > furthest(self.freedom, share)
 
     def describe(self) -> dict[str, Any]:
-        """Laws of parameters and start times in plain Python."""
+        """Return the laws of parameters and start times in plain Python."""
         times = None if self.start_times is None else self.start_times.describe()
         laws = [{"name": name, **law.describe()} for name, law in self.named.items()]
         return {"params": laws, "start_times": times}
@@ -124,29 +134,29 @@ class Scope(eqx.Module):
 
 @functools.cache
 def furthest(freedom: int, share: float) -> float:
-    """Squared distance of so many entries beyond which no more than a share of them lies."""
+    """Return the chi-square quantile that is exceeded with probability `share`."""
     return float(chdtri(freedom, share))
 
 
 def support(law: AbstractLaw) -> tuple[float, float]:
-    """The interval on which a law of one number lives."""
+    """Return the support of a one-dimensional law, an interval."""
     if isinstance(law, Uniform):
         return float(law.low[0]), float(law.high[0])
     return (0.0, np.inf) if isinstance(law, LogNormal) else (-np.inf, np.inf)
 
 
-def scope(
+def conditioning_laws(
     sde: SDE,
     starts: AbstractLaw,
     params: Mapping[str, AbstractLaw] | None,
     start_times: AbstractLaw | None,
-) -> Scope:
-    """Check laws for an SDE, and put them in its order."""
+) -> ConditioningLaws:
+    """Return the laws of the conditioning vector of an SDE, after checking them."""
     laws = {} if params is None else params
     check_names(sde.params, laws, "SDE")
     ordered = tuple(_one_number(name, laws[name]) for name in sde.params)
     times = None if start_times is None else _one_number("start_time", start_times)
-    return Scope(starts.expand(sde.dim), ordered, times, sde.params)
+    return ConditioningLaws(starts.expand(sde.dim), ordered, times, sde.params)
 
 
 def _one_number(name: str, law: object) -> AbstractLaw:

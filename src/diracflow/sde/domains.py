@@ -1,11 +1,11 @@
-r"""Where the components of a state live, and how they are carried to the real line.
+r"""Domains of the components of a state, and their maps to the real line.
 
-A map $\varphi$ to the whole line, smooth and increasing, leaves nothing outside: whatever is
-learned or drawn on the line comes back inside the domain. Far inside it should make the noise
-constant, $\varphi' = 1/\sigma$ (Lamperti), for the source is a Gaussian; towards an end it must be
-a logarithm, or the line would end there. So maps here are of two parts: a power of the
-distance from the end, with the exponent of the noise, and the inverse of the softplus function,
-which is linear inside and a logarithm at the end.
+A smooth increasing map $\varphi$ onto the whole line ensures that every sample lies inside the
+domain. Far inside, the map should make the noise constant, $\varphi' = 1/\sigma$ (Lamperti), since
+the source is a Gaussian. Near a boundary it must behave like a logarithm to reach infinity. The
+maps here are therefore compositions of a power of the distance from the boundary, with the exponent
+of the noise, and the inverse of the softplus function, which is linear inside and logarithmic at
+the boundary.
 """
 
 import abc
@@ -17,49 +17,49 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-# Softplus bends where the power of the distance has fallen to one part in so many of its value at
-# the centre of the starts.
+# The softplus function bends where the power of the distance is this factor smaller than at the
+# centre of the starts.
 _SHARPNESS = 4.0
 
 
 class AbstractDomain(eqx.Module):
-    """A part of the real line, open, with a smooth increasing map onto the whole line.
+    """An open interval with a smooth increasing map onto the real line.
 
-    Maps act on arrays of any shape, number by number. Points must lie inside.
+    Maps act elementwise on arrays of any shape. Points must lie inside the domain.
     """
 
     @property
     @abc.abstractmethod
     def ends(self) -> tuple[float, float]:
-        """Lower and upper end."""
+        """Lower and upper boundary."""
 
     @abc.abstractmethod
     def to_real(self, x: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        r"""The map $\varphi$."""
+        r"""Return $\varphi(x)$."""
 
     @abc.abstractmethod
     def _inverse(self, y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """The inverse of `to_real`, but for rounding."""
+        """Return the inverse of `to_real`, up to rounding."""
 
     @abc.abstractmethod
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "AbstractDomain":
-        """With the map that suits some states and the size of the noise there."""
+        """Return the domain with a map fitted to states `x` and the size of the noise there."""
 
     @abc.abstractmethod
     def describe(self) -> dict:
-        """Name and numbers in plain Python, from which `domain_from` makes the domain again."""
+        """Return the name and the numbers in plain Python, as `domain_from` takes them."""
 
     def from_real(self, y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """The inverse of `to_real`: finite and strictly inside, also where numbers round off."""
+        """Return the inverse of `to_real`, finite and strictly inside even after rounding."""
         low, high = _innermost(*self.ends, y.dtype)
         return jnp.clip(self._inverse(y), low, high)
 
     def log_slope(self, x: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        r"""The logarithm of $\varphi'$."""
+        r"""Return $\log\varphi'(x)$."""
         return jnp.log(jax.jvp(self.to_real, (x,), (jnp.ones_like(x),))[1])
 
     def contains(self, x: Float[ArrayLike, "*n"]) -> Bool[Array, "*n"]:
-        """Which points lie inside."""
+        """Return `True` for the points that lie inside."""
         low, high = self.ends
         return (jnp.asarray(x) > low) & (jnp.asarray(x) < high)
 
@@ -73,7 +73,7 @@ class AbstractDomain(eqx.Module):
 
 
 class Real(AbstractDomain):
-    """The whole line."""
+    """The whole real line."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -110,11 +110,11 @@ class Positive(AbstractDomain):
 
     **Arguments:**
 
-    - `power`: the map is $\varphi(x) = \log(e^r - 1)$ with $r = 4(x/c)^p$, nearly a power law above
-        $c/4^{1/p}$ and $p\log x$ below; for negative $p$ both signs change, and for $p = 0$ it is
-        $\log(x/c)$. By default `learn` takes $1-p$ as the exponent with which the noise grows over
-        the starts: the logarithm for a geometric Brownian motion, a square root for CIR.
-    - `scale`: $c$; by default the middle of the starts, or 1 for the logarithm.
+    - `power`: the exponent $p$ of the map $\varphi(x) = \log(e^r - 1)$ with $r = 4(x/c)^p$. It is
+        nearly a power law above $c/4^{1/p}$ and $p\log x$ below. For $p < 0$ both signs change, and
+        for $p = 0$ the map is $\log(x/c)$. By default `learn` fits $1-p$ to the exponent with which
+        the noise grows over the starts: $p = 0$ for a geometric Brownian motion, $1/2$ for CIR.
+    - `scale`: $c$; by default the geometric mean of the starts, or 1 for $p = 0$.
 
     >>> import diracflow as df
     >>> sde = df.SDE(
@@ -158,7 +158,7 @@ class Positive(AbstractDomain):
         power = self.power
         if power is None:
             power = _rounded(1 - _slope(np.log(x), np.log(noise)))
-        # A factor only shifts a logarithm.
+        # For the logarithm a scale is only a shift.
         middle = 1.0 if power == 0 else float(np.exp(np.mean(np.log(x))))
         return Positive(power, middle if self.scale is None else self.scale)
 
@@ -167,15 +167,15 @@ class Positive(AbstractDomain):
 
 
 class Interval(AbstractDomain):
-    r"""The numbers between two ends.
+    r"""A bounded open interval.
 
     **Arguments:**
 
-    - `low`, `high`: the ends.
-    - `arcsine`: whether the map is made of $r = \tfrac2\pi\arcsin\sqrt u$, with $u$ the share of
-        the interval below $x$, as $\log(e^{4r} - 1) - \log(e^{4(1-r)} - 1)$; else it is
-        $\log u - \log(1 - u)$. By default `learn` takes what leaves the noise more nearly constant
-        over the starts: the arcsine for a Jacobi process, whose noise is $\sqrt{u(1 - u)}$.
+    - `low`, `high`: the boundaries.
+    - `arcsine`: with $u = (x - a)/(b - a)$, the map is $\log(e^{4r} - 1) - \log(e^{4(1-r)} - 1)$,
+        $r = \tfrac2\pi\arcsin\sqrt u$ if `True`, and $\log u - \log(1 - u)$ if `False`. By default
+        `learn` chooses the map for which the noise varies less over the starts: the arcsine for a
+        Jacobi process, whose noise is $\sqrt{u(1 - u)}$.
     """
 
     low: float = eqx.field(static=True)
@@ -207,7 +207,7 @@ class Interval(AbstractDomain):
         return r - rest
 
     def _inverse(self, y: Array) -> Array:
-        # Each half from its own end: the other end's distance would round away.
+        # Each half is computed from the nearer boundary, because of rounding.
         lower = y <= 0
         y = jnp.where(lower, y, -y)
         if self.arcsine:
@@ -238,14 +238,14 @@ class Interval(AbstractDomain):
 
 
 def softplus_inverse(r: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    r"""$\log(e^r - 1)$ for positive numbers."""
+    r"""Return $\log(e^r - 1)$ for positive $r$."""
     return r + jnp.log(-jnp.expm1(-r))
 
 
 def _between_softplus(y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    r"""The $r$ in (0, 1/2] with $\log(e^{kr} - 1) - \log(e^{k(1-r)} - 1) = y \le 0$.
+    r"""Return the $r$ in (0, 1/2] with $\log(e^{kr} - 1) - \log(e^{k(1-r)} - 1) = y \le 0$.
 
-    $e^{kr}$ solves a quadratic equation; this is its root less one, without cancellation.
+    $e^{kr}$ solves a quadratic equation. We compute its root minus one without cancellation.
     """
     w, top = jnp.exp(y), math.exp(_SHARPNESS)
     root = jnp.sqrt((1 - w) ** 2 + 4 * w * top)
@@ -253,17 +253,17 @@ def _between_softplus(y: Float[Array, "*n"]) -> Float[Array, "*n"]:
 
 
 def domain_from(description: dict) -> AbstractDomain:
-    """The domain that `describe` described."""
+    """Return the domain from the result of `describe`."""
     numbers = dict(description)
     name = numbers.pop("domain", None)
     makers = {"Real": Real, "Positive": Positive, "Interval": Interval}
     if name not in makers:
-        raise ValueError(f"Unknown domain {name!r}; known are {sorted(makers)}.")
+        raise ValueError(f"Unknown domain {name!r}; expected one of {sorted(makers)}.")
     return makers[name](**numbers)
 
 
 def domains_of(domain: object, dim: int) -> tuple[AbstractDomain, ...]:
-    """A domain for each component, from one for all or a sequence of them."""
+    """Return a tuple of `dim` domains, from one domain for all components or a sequence."""
     if isinstance(domain, AbstractDomain):
         return (domain,) * dim
     if not isinstance(domain, tuple | list) or not all(
@@ -279,10 +279,10 @@ def domains_of(domain: object, dim: int) -> tuple[AbstractDomain, ...]:
 
 
 def require_inside(domain: tuple[AbstractDomain, ...], x0: Float[Array, "*batch d"]) -> None:
-    """Raise if one of the starts, whose values are known, lies outside a domain."""
+    """Raise if one of the concrete starts `x0` lies outside the domain."""
     if all(isinstance(part, Real) for part in domain):
         return
-    # In NumPy: under the user's `jit` JAX would trace even comparisons of known values.
+    # NumPy, because under `jit` JAX traces comparisons even of concrete values.
     values, (low, high) = np.asarray(x0), np.transpose([part.ends for part in domain])
     inside = np.all((values > low) & (values < high), axis=-1)
     if not np.all(inside):
@@ -293,14 +293,14 @@ def require_inside(domain: tuple[AbstractDomain, ...], x0: Float[Array, "*batch 
 
 
 def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The outermost numbers of a type that lie inside, none of them subnormal."""
+    """Return the smallest and largest normal numbers of a type that lie inside."""
     number = np.dtype(dtype).type
     tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
     first, last = (
         np.nextafter(number(end), number(inwards))
         for end, inwards in ((low, np.inf), (high, -np.inf))
     )
-    # Rounding may have put the end itself inside.
+    # Rounding to the type may have moved the boundary inwards.
     first = first if first > low else np.nextafter(first, number(np.inf))
     last = last if last < high else np.nextafter(last, number(-np.inf))
     # Processors flush subnormal numbers to zero.
@@ -310,7 +310,7 @@ def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np
 
 
 def _sign(power: float) -> float:
-    return math.copysign(1.0, power)  # NumPy's would make float32 numbers float64
+    return math.copysign(1.0, power)  # NumPy's sign would promote float32 to float64
 
 
 def _slope(x: np.ndarray, y: np.ndarray) -> float:
@@ -319,7 +319,7 @@ def _slope(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _rounded(power: float) -> float:
-    """The nearest quarter within [-1, 1]: models have simple exponents, fits do not."""
+    """Return the nearest multiple of 1/4 in [-1, 1], because exponents of models are simple."""
     return float(np.clip(np.round(4 * power) / 4, -1, 1))
 
 

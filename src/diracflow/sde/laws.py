@@ -1,7 +1,7 @@
-r"""Laws of the start point.
+r"""Probability laws of the start point and of parameters.
 
-A law is known by its transport from the unit cube, so that quasi-random points become
-quasi-random draws. Parameters may be scalars; `expand` repeats them over the components once the
+A law is defined by its transport from the unit cube, which maps quasi-random points to quasi-random
+draws. Parameters of laws may be scalars. `expand` repeats them over the components once the
 dimension of the problem is known.
 """
 
@@ -31,58 +31,64 @@ class AbstractLaw(eqx.Module):
 
     @abc.abstractmethod
     def expand(self, dim: int) -> "AbstractLaw":
-        """The same law with every parameter written out for `dim` components."""
+        """Return the same law with scalar parameters repeated for `dim` components."""
 
     @abc.abstractmethod
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Image of a point of the unit cube."""
+        """Return the image of a point of the unit cube."""
 
     @abc.abstractmethod
     def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Point whose images under the normal distribution function `from_uniform` carries to `x`.
+        """Return the standard normal point that is mapped to `x`; infinite outside the support.
 
-        Infinite outside the support.
+        `from_uniform(ndtr(to_normal(x)))` is `x`.
         """
 
     @abc.abstractmethod
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        """Log-density at one point."""
+        """Return the log-density at one point."""
 
     @abc.abstractmethod
     def describe(self) -> dict:
-        """Name and parameters in plain Python, from which `law_from` makes the law again."""
+        """Return the name and the parameters in plain Python, as `law_from` takes them."""
 
     def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Log-density; the last axis of `x` is the state."""
+        """Return the log-density at `x`, whose last axis is the state."""
         return jnp.vectorize(self._log_prob, signature="(d)->()")(self._points(x))
 
     def coverage(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Share of the law that lies further out than `x`: 1 at the centre, 0 outside."""
+        """Return the share of the law lying further out than `x`: 1 at the centre, 0 outside."""
         x = self._points(x)
         half = self.squared_distance(x) / 2
         return gammaincc(x.shape[-1] / 2, jnp.minimum(half, jnp.finfo(x.dtype).max))
 
     @eqx.filter_jit
     def squared_distance(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Squared distance from the centre in standard deviations, as if the law were normal."""
+        """Return the squared norm of `to_normal(x)`, whose last axis is the state."""
         z = jnp.vectorize(self.to_normal, signature="(d)->(d)")(x)
         return jnp.sum(z**2, axis=-1)
 
     def sample(
         self, key: PRNGKeyArray, shape: int | tuple[int, ...] = ()
     ) -> Float[Array, "*shape d"]:
-        """Independent draws, of shape `shape + (dim,)`."""
+        """Return independent draws, of shape `shape + (dim,)`.
+
+        **Arguments:**
+
+        - `key`: random key.
+        - `shape`: leading shape of the result.
+        """
         sizes = (*checked_shape(shape), self.dim or 1)
         u = jr.uniform(checked_key(key), sizes, minval=jnp.finfo(jnp.result_type(float)).tiny)
         return self.transport(u)
 
     @eqx.filter_jit
     def transport(self, u: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch d"]:
-        """Images of points of the unit cube; the last axis is the state."""
+        """Return the images of points of the unit cube; the last axis is the state."""
         return jnp.vectorize(self.from_uniform, signature="(d)->(d)")(jnp.asarray(u))
 
     def _points(self, x: ArrayLike) -> Float[Array, "*batch d"]:
-        """States along the last axis, of any length while all parameters are scalars."""
+        """Return checked states; any length of the last axis if all parameters are scalars."""
         dim = self.dim
         if dim is None:
             shape = np.shape(real_numbers("x", x))
@@ -91,7 +97,13 @@ class AbstractLaw(eqx.Module):
 
 
 class Normal(AbstractLaw):
-    """Gaussian, by mean and standard deviation (scalars or vectors) or by a covariance matrix.
+    """A normal law.
+
+    **Arguments:**
+
+    - `mean`: a scalar or a vector.
+    - `std`: standard deviations, a scalar or a vector; 1 by default.
+    - `covariance`: a matrix, instead of `std`.
 
     >>> import diracflow as df
     >>> df.Normal([0.0, 1.0], covariance=[[2.0, 0.5], [0.5, 1.0]]).dim
@@ -155,7 +167,12 @@ class Normal(AbstractLaw):
 
 
 class Uniform(AbstractLaw):
-    """Uniform on a box, each side given by scalars or vectors."""
+    """The uniform law on a box.
+
+    **Arguments:**
+
+    - `low`, `high`: the corners, scalars or vectors.
+    """
 
     low: Parameter
     high: Parameter
@@ -189,7 +206,12 @@ class Uniform(AbstractLaw):
 
 
 class LogNormal(AbstractLaw):
-    """Law of the exponential of independent Gaussians of the given mean and deviation."""
+    """The law of the exponential of independent normal variables.
+
+    **Arguments:**
+
+    - `mean`, `std`: mean and standard deviation of the logarithm, scalars or vectors.
+    """
 
     log: Normal
 
@@ -222,13 +244,18 @@ class LogNormal(AbstractLaw):
 
 
 class Product(AbstractLaw):
-    """Independent laws side by side; a law of scalars takes one component."""
+    """The law of independent blocks of components.
+
+    **Arguments:**
+
+    - `laws`: the laws of the blocks; a law with scalar parameters has one component.
+    """
 
     laws: tuple[AbstractLaw, ...]
 
     def __init__(self, *laws: AbstractLaw):
         if not laws or not all(isinstance(law, AbstractLaw) for law in laws):
-            raise ValueError("`Product` takes one law or more, each a `diracflow` law.")
+            raise ValueError("`Product` takes one or more `diracflow` laws.")
         self.laws = tuple(law.expand(law.dim or 1) for law in laws)
 
     @property
@@ -265,19 +292,19 @@ class Product(AbstractLaw):
 
 
 def law_from(description: dict) -> AbstractLaw:
-    """The law that `describe` described."""
+    """Return the law from the result of `describe`."""
     parameters = dict(description)
     name = parameters.pop("law", None)
     if name == "Product":
         return Product(*map(law_from, parameters["laws"]))
     if name == "Mixture":
-        from .mixture import Mixture  # which needs the class of all laws
+        from .mixture import Mixture  # imports this module
 
         return Mixture([*map(law_from, parameters["laws"])], parameters["weights"])
     makers = {"Normal": Normal, "Uniform": Uniform, "LogNormal": LogNormal}
     if name not in makers:
         known = sorted([*makers, "Mixture", "Product"])
-        raise ValueError(f"Unknown law {name!r}; known are {known}.")
+        raise ValueError(f"Unknown law {name!r}; expected one of {known}.")
     return makers[name](**parameters)
 
 
@@ -318,7 +345,7 @@ def _require(condition: np.ndarray, message: str) -> None:
 def _same_length(**parameters: Parameter) -> None:
     lengths = {name: len(p) for name, p in parameters.items() if p.ndim}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"Parameters must have one length; got {lengths}.")
+        raise ValueError(f"Parameters must have the same length; got {lengths}.")
 
 
 def _common_length(*parameters: Parameter) -> int | None:

@@ -1,8 +1,8 @@
-r"""What a linear equation $dX = (AX + b)\,dt + \sigma\,dW$ does in a step, however stiff or short.
+r"""Exact steps of $dX = (AX + b)\,dt + \sigma\,dW$, for any length and stiffness.
 
-By halving and doubling: integrals over a short piece of the step are series, and two pieces of one
-length make a longer one. The exponential is kept as $e^{Ah} - 1$, so that rounding stays in
-proportion to what changes; doubled as it is, it would gain a bit of rounding with each doubling.
+The method is scaling and doubling: integrals over a short fraction of the step are computed as
+series, and then doubled to the full length. We store $e^{Ah} - 1$ instead of $e^{Ah}$, so that
+rounding errors are relative to the change. Otherwise each doubling would lose one bit.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Halvings for a mean exponential, and terms of the series: exact to rounding where the product of
-# length and slopes, halved so often, is at most 0.1.
+# Halvings of a mean exponential, and terms of the series. The result is exact to rounding if the
+# norm of the exponent is at most 0.1 after the halvings.
 _DOUBLINGS, _ORDER = 7, 8
 
 
@@ -25,19 +25,27 @@ class LinearStep(NamedTuple):
 
 
 def linear_step(
-    slope: Float[Array, "d d"],
+    jacobian: Float[Array, "d d"],
     noise: Float[Array, "d d"],
     length: Float[Array, ""],
     doublings: int,
 ) -> LinearStep:
-    r"""The step of slopes $A$ and noise $\Sigma$ over some length."""
+    r"""Return the step of the linear equation.
+
+    **Arguments:**
+
+    - `jacobian`: $A$.
+    - `noise`: $\Sigma = \sigma\sigma^\top$.
+    - `length`: $h$.
+    - `doublings`: number of halvings before the series is applied.
+    """
     short = length / 2**doublings
-    a = slope * short
+    a = jacobian * short
     integral = _integral(a)
-    # Terms of the series: each is (A X + X A^T) h / k of the one before. Noise that comes through d
-    # components shows in the term 2d - 1 first.
+    # The term k of the series is (A X + X A^T) h / k with X the previous one. Noise that reaches a
+    # component through d components first appears in the term 2d - 1.
     term = added = noise * short
-    for k in range(2, max(7, 2 * len(slope) + 2)):
+    for k in range(2, max(7, 2 * len(jacobian) + 2)):
         term = a @ term
         term = (term + term.T) / k
         added = added + term
@@ -52,7 +60,7 @@ def linear_step(
 
 
 def mean_exponential(a: Float[Array, "d d"], doublings: int = _DOUBLINGS) -> Float[Array, "d d"]:
-    r"""$\int_0^1 e^{as}ds$."""
+    r"""Return $\int_0^1 e^{as}ds$."""
     small = a / 2**doublings
     integral = _integral(small)
     start = (small @ integral, integral)

@@ -12,11 +12,15 @@ from .laws import AbstractLaw
 
 
 class Mixture(AbstractLaw):
-    """One of several laws, chosen by weight.
+    """A mixture of laws.
 
-    Weights need not add up to one; equal ones are the default. The first coordinate of the unit
-    cube chooses the law and, stretched back over the whole interval, feeds it too: quasi-random
-    points then serve every law in proportion.
+    The first coordinate of the unit cube selects the law. Rescaled to the unit interval, it is also
+    the first argument of that law, so quasi-random points are distributed evenly over all laws.
+
+    **Arguments:**
+
+    - `laws`: the components of the mixture.
+    - `weights`: positive weights, normalised to sum to one; equal by default.
 
     >>> import diracflow as df
     >>> law = df.Mixture([df.Normal([1.0, 1.0], 0.1), df.Normal([-0.75, -0.75], 0.5)], [1, 3])
@@ -30,11 +34,11 @@ class Mixture(AbstractLaw):
     def __init__(self, laws: Sequence[AbstractLaw], weights: Sequence[float] | None = None):
         listed = isinstance(laws, tuple | list) and len(laws) > 0
         if not listed or not all(isinstance(law, AbstractLaw) for law in laws):
-            raise ValueError("`Mixture` takes a list of one law or more, each a `diracflow` law.")
+            raise ValueError("`Mixture` takes a list of one or more `diracflow` laws.")
         self.weights = _shares([1.0] * len(laws) if weights is None else weights, len(laws))
         dims = {law.dim for law in laws if law.dim is not None}
         if len(dims) > 1:
-            raise ValueError(f"Laws of a mixture must have one dimension; got {sorted(dims)}.")
+            raise ValueError(f"Laws of a mixture must have the same dimension; got {sorted(dims)}.")
         self.laws = tuple(law.expand(min(dims)) if dims else law for law in laws)
 
     @property
@@ -54,7 +58,7 @@ class Mixture(AbstractLaw):
         return jnp.stack(images)[chosen]
 
     def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Point for the law in whose bulk `x` lies deepest."""
+        """Return `to_normal(x)` of the law for which it is smallest."""
         scores = jnp.stack([law.to_normal(x) for law in self.laws])
         return scores[jnp.argmin(jnp.sum(scores**2, axis=1))]
 
@@ -68,7 +72,7 @@ class Mixture(AbstractLaw):
 
 
 def _within(share: Array, dtype: np.dtype) -> Array:
-    # Laws that are not chosen are evaluated as well, and quantiles are infinite at the ends.
+    # Laws that are not selected are evaluated as well, and quantiles of 0 and 1 are infinite.
     end = jnp.finfo(dtype).eps
     return jnp.clip(share, end, 1 - end)
 

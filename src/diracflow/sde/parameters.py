@@ -1,8 +1,7 @@
-"""Parameters of the SDE, and times of the start, in a query.
+"""Parameters of the SDE and start times in queries.
 
-A density with parameters sees them behind the start, as one vector, and behind them the time of the
-start where that varies: all stand for what is given when the process begins. Whatever maps a query
-over starts then maps it over the others too.
+A density takes the start, the parameters and, if it varies, the start time as one conditioning
+vector. Queries that are mapped over starts are thereby mapped over all of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,20 +18,27 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 def checked_params(params: Params | None, names: tuple[str, ...], bounds: Bounds) -> list[Array]:
-    """Values of the parameters, in the order of `names`."""
-    given = {} if params is None else params
-    check_names(names, given)
-    return [checked_param(name, given[name], bounds) for name in names]
+    """Return the checked values of the parameters, in the order of `names`."""
+    values = {} if params is None else params
+    check_names(names, values)
+    return [checked_param(name, values[name], bounds) for name in names]
 
 
 def checked_start_time(
     start_time: ArrayLike | None, fixed: float | None, interval: tuple[float, float]
 ) -> list[Array]:
-    """The time of the start, as one value where it varies; none where it is `fixed`."""
+    """Return a list with the checked start time if it varies; an empty list if it is fixed.
+
+    **Arguments:**
+
+    - `start_time`: the value that the user passed, if any.
+    - `fixed`: the start time of the density, or `None` if it varies.
+    - `interval`: bounds of a varying start time.
+    """
     if fixed is None:
         if start_time is None:
             raise ValueError(
-                "This density depends on the time at which the process starts; give it: "
+                "This density depends on the time at which the process starts; pass it as "
                 "`start_time=...`."
             )
         return [checked_param("start_time", start_time, {"start_time": interval}, "time")]
@@ -40,14 +46,14 @@ def checked_start_time(
         values = real_numbers("start_time", start_time)
         if isinstance(values, jax.core.Tracer) or np.any(np.asarray(values) != fixed):
             raise ValueError(
-                f"This density holds for starts at time {fixed:g} alone; got another `start_time`. "
+                f"This density holds only for starts at time {fixed:g}; got another `start_time`. "
                 "Learn it over a law of start times, `start_time=diracflow.Uniform(...)`."
             )
     return []
 
 
 def joined(x0: Float[Array, "*batch d"], values: dict[str, Array]) -> Float[Array, "*batch d+k"]:
-    """Starts with further values behind their components; names are for messages."""
+    """Return conditioning vectors: `x0` followed by `values`, broadcast against each other."""
     if not values:
         return x0
     shapes = {name: value.shape for name, value in values.items()}
@@ -56,31 +62,31 @@ def joined(x0: Float[Array, "*batch d"], values: dict[str, Array]) -> Float[Arra
     return jnp.concatenate([jnp.broadcast_to(x0, (*batch, x0.shape[-1])), *columns], axis=-1)
 
 
-def check_names(names: tuple[str, ...], given: object, what: str = "density") -> None:
-    """Raise unless `given` is a mapping with exactly these names; `what` has them."""
-    if not isinstance(given, Mapping):
+def check_names(names: tuple[str, ...], params: object, what: str = "density") -> None:
+    """Raise unless `params` is a mapping with exactly these names."""
+    if not isinstance(params, Mapping):
         raise ValueError(
             f"`params` must map names to numbers, as in `{_example(names)}`; "
-            f"got {type(given).__name__}."
+            f"got {type(params).__name__}."
         )
-    if given and not names:
-        raise ValueError(f"This {what} has no parameters; got `params` for {_listed(given)}.")
-    unknown, missing = set(given) - set(names), [name for name in names if name not in given]
+    if params and not names:
+        raise ValueError(f"This {what} has no parameters; got `params` for {_listed(params)}.")
+    unknown, missing = set(params) - set(names), [name for name in names if name not in params]
     if unknown:
         raise ValueError(
-            f"This {what} has the parameters {_listed(names)}; it knows no {_listed(unknown)}."
+            f"This {what} has the parameters {_listed(names)}; it has no {_listed(unknown)}."
         )
     if missing:
         raise ValueError(
             f"This {what} depends on the parameters {_listed(names)}; {_listed(missing)} "
-            f"missing. Give all of them, as in `params={_example(names)}`."
+            f"missing. Pass all of them, as in `params={_example(names)}`."
         )
 
 
 def checked_param(name: str, value: ArrayLike, bounds: Bounds, what: str = "parameter") -> Array:
-    """Values of one parameter: finite and within the bounds, where they are known."""
+    """Return the values of one parameter; concrete values must be finite and within `bounds`."""
     values = real_numbers(name, value)
-    # Under `jit` a sampler or optimiser keeps to the bounds by its own change of variables.
+    # Under `jit`, samplers and optimisers enforce bounds by a change of variables.
     if isinstance(values, jax.core.Tracer):
         return values
     array, (low, high) = np.asarray(values), bounds.get(name, (-np.inf, np.inf))
@@ -94,7 +100,7 @@ def checked_param(name: str, value: ArrayLike, bounds: Bounds, what: str = "para
 def _require(name: str, array: np.ndarray, good: np.ndarray, what: str) -> None:
     if not np.all(good):
         raise ValueError(
-            f"The {name} must {what}, where this density is known; got {array[~good].ravel()[0]:g}."
+            f"The {name} must {what} for this density; got {array[~good].ravel()[0]:g}."
         )
 
 
@@ -104,7 +110,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def _scale(low: float, high: float) -> bool:
-    """A scale may be any positive number, but not zero; other bounds are attained."""
+    """Return `True` for the bounds of a scale parameter, which must not be zero."""
     return low == 0 and high == np.inf
 
 

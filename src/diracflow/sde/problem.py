@@ -15,7 +15,7 @@ from .argument_checks import checked_number
 from .boundaries import boundaries
 from .chart import Chart, chart_for
 from .coefficient_checks import check_coefficients, check_starts, is_degenerate
-from .conditioning import Scope, scope
+from .conditioning import ConditioningLaws, conditioning_laws
 from .laws import AbstractLaw
 from .quasi_random import sobol
 from .sde import SDE
@@ -34,7 +34,7 @@ class Problem:
     """
 
     sde: SDE
-    laws: Scope  # of starts, parameters and start times
+    laws: ConditioningLaws  # of starts, parameters and start times
     start_time: float | None  # `None` if it is drawn from a law
     horizon: float
     chart: Chart
@@ -114,7 +114,7 @@ def checked_problem(
         raise ValueError(f"`horizon` must be positive; got {horizon}.")
     times = start_time if isinstance(start_time, AbstractLaw) else None
     began = None if times is not None else checked_number("start_time", start_time)
-    laws = scope(sde, starts, params, times)
+    laws = conditioning_laws(sde, starts, params, times)
     check_starts(sde, laws.starts)
     check_coefficients(sde, laws.law, began, until)
     return Problem(sde, laws, began, until, chart_for(sde, laws.law, began))

@@ -1,6 +1,6 @@
 """Points of the unit cube: scrambled Sobol points and independent ones.
 
-They come from NumPy and SciPy, with a seed made from a JAX key: drawing them needs no compilation.
+They are drawn with NumPy and SciPy, seeded by a JAX key, which requires no compilation.
 """
 
 from collections.abc import Callable

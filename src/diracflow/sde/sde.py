@@ -1,10 +1,10 @@
 r"""Itô equations $dX = b(t, X)\,dt + \sigma(t, X)\,dW$ on $\mathbb{R}^d$.
 
-The coefficients are functions of one point. Everything else (batches, derivatives, covariance)
-is made from them by JAX, so they must be written with `jax.numpy`.
+The coefficients are functions of one point, written with `jax.numpy`. JAX derives batches,
+derivatives and the covariance from them.
 
-Coefficients may depend on parameters, scalars that do not change along a path. Such an SDE is a
-family; `at` picks one of its members, and only a member has a drift.
+Coefficients may depend on parameters, which are constant along a path. Such an SDE is a family.
+`at` returns one of its members, and only members have a drift.
 """
 
 import numbers
@@ -13,15 +13,17 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
 from .argument_checks import real_numbers
 from .domains import AbstractDomain, Real, domains_of
 from .parameters import Params, check_names, checked_param
 
-# Name of the built-in model an SDE comes from, and its arguments as JSON: static fields are hashed.
+# Name of a built-in model, and its arguments as JSON, because static fields must be hashable.
 Origin = tuple[str, str]
-# Of `(t, x)`, or of `(t, x, p)` with the parameters by name.
+# A function of `(t, x)`, or of `(t, x, p)` with parameters by name.
 Coefficient = Callable[..., Array]
 
 
@@ -30,23 +32,29 @@ class SDE(eqx.Module):
 
     **Arguments:**
 
-    - `drift`: the function $b(t, x)$ of a scalar and a point of shape `(dim,)`; shape `(dim,)`.
-    - `diffusion`: the function $\sigma(t, x)$, to shape `(dim, m)`: one column for each of the `m`
-        independent Brownian motions, a square root of the covariance $\Sigma = \sigma\sigma^\top$.
-    - `dim`: the dimension $d$ of the state.
+    - `drift`: the function $b(t, x)$ of a scalar and a point of shape `(dim,)`. It returns shape
+        `(dim,)`.
+    - `diffusion`: the function $\sigma(t, x)$, a square root of the covariance
+        $\Sigma = \sigma\sigma^\top$. It returns shape `(dim, m)`, one column for each of the `m`
+        independent Brownian motions, or, if `dim` is 1, optionally a scalar. Constant noise may be
+        passed as a number (one dimension), a vector (its entries are the diagonal of $\sigma$) or a
+        matrix of shape `(dim, m)`.
+    - `dim`: the dimension $d$ of the state. It may be omitted if `diffusion` is constant.
     - `params`: names of parameters. Coefficients then take a third argument, a mapping `p` of these
         names to scalars.
-    - `domain`: where the components live: `Real()`, `Positive()` or `Interval(a, b)`, one for all
-        or a tuple of one for each. Coefficients are evaluated inside only.
-    - `origin`: set by the built-in models, so that files can name them.
+    - `domain`: the domain of the components, `Real()`, `Positive()` or `Interval(a, b)`: one for
+        all components, or a tuple with one for each. Coefficients are evaluated only inside.
+    - `origin`: name and arguments of a built-in model, set by the models themselves.
 
-    Shapes and types are checked at once, without evaluating anything.
+    Shapes and types are checked by abstract evaluation.
 
     >>> import jax.numpy as jnp
     >>> import diracflow as df
     >>> sde = df.SDE(drift=lambda t, x: -x, diffusion=lambda t, x: jnp.eye(2), dim=2)
     >>> sde.noise_dim
     2
+    >>> df.SDE(drift=lambda t, x: -x, diffusion=0.7).dim
+    1
     >>> family = df.SDE(
     ...     drift=lambda t, x, p: -p["rate"] * x,
     ...     diffusion=lambda t, x, p: jnp.eye(1),
@@ -60,7 +68,7 @@ class SDE(eqx.Module):
     _drift: Coefficient
     _diffusion: Coefficient
     _names: tuple[str, ...] = eqx.field(static=True)
-    _values: Float[Array, " k"] | None  # of the parameters, once they are known
+    _values: Float[Array, " k"] | None  # of the parameters of a member
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
     _origin: Origin | None = eqx.field(static=True)
@@ -69,13 +77,18 @@ class SDE(eqx.Module):
     def __init__(
         self,
         drift: Coefficient,
-        diffusion: Coefficient,
-        dim: int,
+        diffusion: Coefficient | ArrayLike,
+        dim: int | None = None,
         *,
         params: tuple[str, ...] = (),
         domain: AbstractDomain | Sequence[AbstractDomain] = Real(),  # noqa: B008 (immutable)
         origin: Origin | None = None,
     ):
+        constant = not callable(diffusion)
+        if not callable(diffusion):
+            matrix = _constant_diffusion(diffusion)
+            dim = len(matrix) if dim is None else dim
+            diffusion = Partial(_constant, matrix)
         if isinstance(dim, bool) or not isinstance(dim, numbers.Integral) or dim < 1:
             raise ValueError(
                 f"`dim` must be a positive integer, the length of a state; got {dim!r}."
@@ -88,11 +101,14 @@ class SDE(eqx.Module):
                 f"component; got {drift_shape}."
             )
         diffusion_shape = _traced_shape("diffusion", diffusion, dim, names)
+        if diffusion_shape == () and dim == 1:
+            diffusion_shape = (1, 1)
         if len(diffusion_shape) != 2 or diffusion_shape[0] != dim or diffusion_shape[1] < 1:
+            must = "` must have" if constant else f"{_arguments(names)}` must return"
             raise ValueError(
-                f"`diffusion{_arguments(names)}` must return shape ({dim}, m), one column for each "
-                f"Brownian motion; got {diffusion_shape}. For independent noise in each component "
-                "return `jnp.diag(...)`."
+                f"`diffusion{must} shape ({dim}, m), one column for each Brownian motion; got "
+                f"{diffusion_shape}. For independent noise in each component "
+                f"{f'pass a vector of length {dim}' if constant else 'return `jnp.diag(...)`'}."
             )
         self.domain = domains_of(domain, dim)
         self._drift = drift
@@ -104,16 +120,21 @@ class SDE(eqx.Module):
 
     @property
     def params(self) -> tuple[str, ...]:
-        """Names of the parameters that are still open."""
+        """Names of the parameters; empty for a member of a family."""
         return () if self._values is not None else self._names
 
     @property
     def origin(self) -> Origin | None:
-        """The built-in model; it is that of the family, not of a member."""
+        """Name and arguments of the built-in model, or `None`; members of a family have none."""
         return self._origin if self._values is None else None
 
     def at(self, params: Params) -> "SDE":
-        """The member of the family with these parameters, an SDE like any other."""
+        """Return the member of the family with the given parameters.
+
+        **Arguments:**
+
+        - `params`: a mapping of the names in `params` to scalars.
+        """
         check_names(self.params, params, "SDE")
         values = [checked_param(name, params[name], {}) for name in self.params]
         for name, value in zip(self.params, values, strict=True):
@@ -122,26 +143,27 @@ class SDE(eqx.Module):
         return self.with_values(jnp.stack(values)) if values else self
 
     def with_values(self, values: Float[Array, " k"]) -> "SDE":
-        """`at`, of values in the order of `params`."""
+        """Return `at` for an array of values in the order of `params`."""
         return eqx.tree_at(lambda sde: sde._values, self, values, is_leaf=lambda v: v is None)
 
     def drift(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The drift $b(t, x)$."""
+        """Return the drift $b(t, x)$ at one state."""
         x = self._point(x)
         return jnp.asarray(self._drift(t, x, *self._parameters()), x.dtype)
 
     def diffusion(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d m"]:
-        r"""A square root $\sigma(t, x)$ of the covariance."""
+        r"""Return the diffusion $\sigma(t, x)$ at one state, a square root of the covariance."""
         x = self._point(x)
-        return jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
+        sigma = jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
+        return sigma if sigma.ndim else sigma.reshape(1, 1)
 
     def covariance(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d d"]:
-        r"""The covariance $\Sigma = \sigma\sigma^\top$."""
+        r"""Return the covariance $\Sigma = \sigma\sigma^\top$ at one state."""
         sigma = self.diffusion(t, x)
         return sigma @ sigma.T
 
     def _point(self, x: ArrayLike) -> Float[Array, " d"]:
-        """One state; whole numbers become floats, or the coefficients would be rounded to them."""
+        """Return one state as floats, after checking its shape."""
         point = x if isinstance(x, jax.Array) else real_numbers("x", x)
         if point.shape != (self.dim,):
             raise ValueError(
@@ -152,15 +174,34 @@ class SDE(eqx.Module):
         return jnp.asarray(point) if floating else jnp.asarray(point, jnp.result_type(float))
 
     def _parameters(self) -> tuple[dict[str, Array], ...]:
-        """What coefficients take beside `t` and `x`."""
+        """Return the arguments of coefficients after `t` and `x`."""
         if not self._names:
             return ()
         if self._values is None:
             raise ValueError(
-                f"This SDE has the parameters {', '.join(self._names)}; its coefficients are those "
-                "of `sde.at({...})`, with a number for each."
+                f"This SDE has the parameters {', '.join(self._names)}; only its members have "
+                "coefficients. Use `sde.at({...})`, with a number for each."
             )
         return (dict(zip(self._names, self._values, strict=True)),)
+
+
+def _constant(value: Array, t: Array, x: Array, *params: Params) -> Array:
+    return jnp.asarray(value)
+
+
+def _constant_diffusion(value: object) -> Float[np.ndarray, "d m"]:
+    """Return the matrix of a constant diffusion, from a number, a diagonal or a matrix."""
+    try:
+        invalid = value is None or isinstance(value, bool | str | bytes)
+        array = None if invalid else np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or array.ndim > 2 or array.size == 0 or not np.all(np.isfinite(array)):
+        raise ValueError(
+            "`diffusion` must be a function of `(t, x)`, or constant: a finite number, a vector "
+            f"(diagonal noise) or a matrix of shape (dim, m); got {value!r}."
+        )
+    return array if array.ndim == 2 else np.diag(array.reshape(-1))
 
 
 def _checked_names(params: object) -> tuple[str, ...]:
@@ -168,7 +209,7 @@ def _checked_names(params: object) -> tuple[str, ...]:
     good = all(isinstance(name, str) and name for name in names)
     if not isinstance(params, tuple | list) or not good or len(set(names)) < len(names):
         raise ValueError(
-            f'`params` must be different names, such as `("rate", "noise")`; got {params!r}.'
+            f'`params` must be distinct names, such as `("rate", "noise")`; got {params!r}.'
         )
     return names
 
@@ -180,7 +221,7 @@ def _arguments(names: tuple[str, ...]) -> str:
 def _traced_shape(
     name: str, coefficient: Coefficient, dim: int, names: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Shape of a coefficient's value, found by abstract evaluation."""
+    """Return the shape of the value of a coefficient, by abstract evaluation."""
     called = f"{name}{_arguments(names)}"
     if not callable(coefficient):
         raise ValueError(

@@ -1,18 +1,19 @@
-r"""A Gaussian that follows restoring drifts.
+r"""A Gaussian source for restoring drifts.
 
-A single Euler step runs away where the drift pulls back: $x_0 + b(x_0)\tau$ overshoots, and
-$\Sigma(x_0)\tau$ widens for ever. This source takes the mean from Gaussian closure, for every start
-by itself, and the width from the ensemble of all starts. It is as wide as the ensemble after a long
-time, so that a density that has split in two modes is within reach, and starts share its shape,
-which leaves the flow less to undo. For linear SDEs it is exact, and as $\tau\to0$ it is the Euler
-step.
+A single Euler step fails where the drift is restoring: $x_0 + b(x_0)\tau$ overshoots, and
+$\Sigma(x_0)\tau$ grows without bound. This source takes the mean from Gaussian closure, for each
+start separately, and the width from the ensemble of all starts. After a long time it is as wide as
+the ensemble, so it covers a density that has split into two modes. All starts share its shape,
+which the flow then need not correct. The source is exact for linear SDEs, and tends to the Euler
+step as $\tau\to0$.
 
-The mean follows $m' = E[b]$ under a normal law around $m$ as wide as the source, by a fixed number
-of exponential steps, equal in $\sqrt\tau$: exact for linear equations, stable for stiff ones.
-Elsewhere their errors do no harm, for the flow's equation holds in any smooth frame.
+The mean follows $m' = E[b]$ under a normal law around $m$ with the width of the source. It is
+integrated by a fixed number of exponential steps of equal length in $\sqrt\tau$, which are exact
+for linear equations and stable for stiff ones. Otherwise their errors are harmless, because the
+equation of the flow holds in any smooth frame.
 
-Of an SDE with parameters there is one ensemble, that of all of them; each has its own mean and its
-own size of the noise.
+An SDE with parameters has one ensemble for all parameter values. The mean and the size of the
+noise depend on the parameters.
 """
 
 import equinox as eqx
@@ -22,70 +23,77 @@ from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Frame
 from ..equation.small_matrices import cholesky
-from ..sde.conditioning import Given
+from ..sde.conditioning import InitialCondition
 from ..sde.linear_step import mean_exponential
 from ..sde.sde import SDE
 from .ensemble import Ensemble, doublings, nodes
-from .gaussian import AbstractGaussianSource
+from .gaussian_source import AbstractGaussianSource
 
 _STEPS = 16
 
 
 class ClosureSource(AbstractGaussianSource):
-    """Mean by closure for every start, covariance by the ensemble's linearisation."""
+    """A Gaussian with the mean from moment closure and the covariance from the ensemble.
+
+    **Arguments:**
+
+    - `sde`: the SDE.
+    - `ensemble`: moments of the ensemble of all starts.
+    - `start_time`: the start time, or `None` if it is part of the conditioning vector.
+    """
 
     sde: SDE
     ensemble: Ensemble
     start_time: float | None = eqx.field(static=True)
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
-        r"""The mean, and the factor $\sqrt\tau M(\tau)$ times that of the noise.
+        r"""Return the mean, and $\sqrt\tau M(\tau)$ times the Cholesky factor of the noise.
 
-        The noise is that at the start as long as paths remember it.
+        The noise is that at the start for as long as paths remember their start.
         """
-        clock, given = jnp.sqrt(tau), self.given(x0)
-        memory, common = self.ensemble.memory(clock), self._common(given)
-        own = given.sde.covariance(given.start_time, given.start)
+        clock, initial = jnp.sqrt(tau), self.initial_condition(x0)
+        memory, common = self.ensemble.memory(clock), self._common(initial)
+        own = initial.sde.covariance(initial.start_time, initial.start)
         noise = memory * own + (1 - memory) * common
         factor = clock * self.ensemble.widening(clock) @ cholesky(noise)
-        return Frame(self._mean(clock, given, common), factor)
+        return Frame(self._mean(clock, initial, common), factor)
 
-    def _common(self, given: Given) -> Float[Array, "d d"]:
-        """The noise that paths from all starts share when they have forgotten theirs."""
+    def _common(self, initial: InitialCondition) -> Float[Array, "d d"]:
+        """Return the covariance of the noise, averaged over the start law."""
         if len(self.ensemble.nodes) == 0:
-            return jnp.asarray(self.ensemble.covariance, given.start.dtype)
-        points = jnp.asarray(self.ensemble.nodes, given.start.dtype)
-        at = jax.vmap(lambda x: given.sde.covariance(given.start_time, x))
+            return jnp.asarray(self.ensemble.covariance, initial.start.dtype)
+        points = jnp.asarray(self.ensemble.nodes, initial.start.dtype)
+        at = jax.vmap(lambda x: initial.sde.covariance(initial.start_time, x))
         return jnp.mean(at(points), axis=0)
 
     def _mean(
-        self, clock: Float[Array, ""], given: Given, common: Float[Array, "d d"]
+        self, clock: Float[Array, ""], initial: InitialCondition, common: Float[Array, "d d"]
     ) -> Float[Array, " d"]:
-        root, x0 = cholesky(common), given.start
+        root, x0 = cholesky(common), initial.start
 
         def step(mean: Array, index: Array) -> tuple[Array, None]:
             before, after = clock * index / _STEPS, clock * (index + 1) / _STEPS
             middle = jnp.sqrt((before**2 + after**2) / 2)
             spread = before * self.ensemble.widening(before) @ root
-            slopes, length = self.ensemble.slopes(middle), after**2 - before**2
-            time = given.start_time + middle**2
-            return self._exponential_step(given.sde, mean, time, length, slopes, spread), None
+            jacobian, length = self.ensemble.drift_jacobian(middle), after**2 - before**2
+            time = initial.start_time + middle**2
+            return self._exponential_step(initial.sde, mean, time, length, jacobian, spread), None
 
         return jax.lax.scan(step, x0, jnp.arange(_STEPS, dtype=x0.dtype))[0]
 
     def _exponential_step(
-        self, sde: SDE, mean: Array, time: Array, length: Array, slopes: Array, spread: Array
+        self, sde: SDE, mean: Array, time: Array, length: Array, jacobian: Array, spread: Array
     ) -> Float[Array, " d"]:
         def drift(x: Array) -> Array:
             return sde.drift(time, x)
 
         points = nodes(mean, spread)
         along = jnp.mean(jax.vmap(drift)(points), axis=0)
-        turned = jax.vmap(lambda x: jax.jvp(drift, (x,), (along,))[1])(points)
-        # Where a start feels other slopes than the ensemble its step is damped: an explicit step
-        # down a steep wall would land on the other side.
-        excess = jnp.sum((jnp.mean(turned, axis=0) - slopes @ along) ** 2) * length**2
+        change = jax.vmap(lambda x: jax.jvp(drift, (x,), (along,))[1])(points)
+        # The step is damped where the local Jacobian differs from that of the ensemble: an
+        # explicit step down a steep wall would overshoot.
+        excess = jnp.sum((jnp.mean(change, axis=0) - jacobian @ along) ** 2) * length**2
         size = jnp.sum(along**2)
         twice = doublings(self.ensemble.stiffness, _STEPS)
         damping = jnp.sqrt(1 + excess / jnp.where(size > 0, size, 1.0))
-        return mean + length * mean_exponential(slopes * length, twice) @ along / damping
+        return mean + length * mean_exponential(jacobian * length, twice) @ along / damping

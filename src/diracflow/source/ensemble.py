@@ -1,10 +1,11 @@
-r"""How the whole ensemble of paths moves and spreads, to first approximation.
+r"""Mean and covariance of the ensemble of all paths, by Gaussian moment closure.
 
 A Gaussian started from the moments of the start law follows moment closure,
 $m_e' = E[b]$, $C_e' = AC_e + C_eA^\top + E[\Sigma]$ with $A = E[\nabla b]$ under $N(m_e, C_e)$.
-What sources need of it is computed once and kept as splines in the clock $c = \sqrt\tau$.
+The quantities that sources need are computed once and stored as splines in the clock
+$c = \sqrt\tau$.
 
-Where parameters of the SDE or the time of the start vary, expectations are over them, too.
+If parameters of the SDE or the start time vary, expectations are also over their laws.
 """
 
 from collections.abc import Callable
@@ -17,25 +18,25 @@ from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 from scipy.linalg import expm
 
-from ..sde.conditioning import given
+from ..sde.conditioning import initial_condition
 from ..sde.sde import SDE
 
-# Knots of the splines: with rates of 20 over a horizon of 10 the source of a linear SDE then leaves
-# a forcing of 1e-7 nats per unit of clock.
+# Intervals of the splines. With rates of 20 over a horizon of 10 the forcing that remains for the
+# source of a linear SDE is then 1e-7 nats per unit of clock.
 _KNOTS = 2048
-# Expansion counts as far as it exceeds so many times the spread of the slopes.
+# Expansion rates are reduced by this multiple of the spread of the drift Jacobian.
 _SPREADS = 3.0
-# An ensemble so many times as wide, or as far away, as its starts and the noise of the horizon are
-# has exploded. Larger values would spoil splines far from where they stand.
+# The ensemble has exploded if its width or displacement exceeds this multiple of the width of the
+# start law and the noise over the horizon. Larger values would spoil the splines elsewhere.
 _VAST = 1e12
-# Size of an exponent above which a step is halved: exponentials of larger ones overflow.
+# Norm of an exponent above which a step is halved, because exponentials of larger ones overflow.
 _LONG = 30.0
-# Exponent that a source's series takes at once; see `Ensemble.doublings`.
+# Norm of an exponent for which the series of a source converges; see `doublings`.
 _SHORT, _LEAST_DOUBLINGS, _MOST_DOUBLINGS = 0.19, 7, 40
 
 
 class Spline(eqx.Module):
-    """A matrix-valued function of the clock, twice continuously differentiable."""
+    """A twice continuously differentiable matrix-valued function of the clock."""
 
     knots: Float[np.ndarray, " k+1"]
     coefficients: Float[np.ndarray, "4 k *shape"]
@@ -53,23 +54,22 @@ class Spline(eqx.Module):
 
 
 class Ensemble(eqx.Module):
-    r"""What an ensemble of paths tells about each of them.
+    r"""Moments of the ensemble of paths, as functions of the clock.
 
-    - `slopes`: $A(\tau)$;
+    - `drift_jacobian`: $A(\tau)$;
     - `widening`: the lower triangular $M$ for which $cM\Sigma_0M^\top c$ solves
-      $C' = AC + CA^\top + E[\Sigma]$ from $C = 0$: the spread of a path from a point;
-    - `memory`: what is left of a small volume after a time, squared and for each dimension; at
-      most 1;
+      $C' = AC + CA^\top + E[\Sigma]$ from $C = 0$, the spread of paths from one point;
+    - `memory`: the factor by which a small volume contracts, squared and per dimension; at most 1;
     - `covariance`: $\Sigma_0 = E[\Sigma]$ under the start law;
-    - `nodes`: points that stand for the start law where parameters or start times vary; else none;
-    - `bending`: the size of the drift's slopes, integrated over time: what a drift does to the
-      shape of an ensemble;
-    - `turning`: how far slopes at different states differ, integrated over time: none where the
-      drift is linear;
-    - `stiffness`: the largest of the slopes, times the horizon.
+    - `nodes`: cubature nodes of the start law if parameters or start times vary; otherwise empty;
+    - `bending`: the norm of the drift Jacobian, integrated over time; it measures how strongly the
+      drift deforms the ensemble;
+    - `turning`: the spread of the drift Jacobian over states, integrated over time; zero for a
+      linear drift;
+    - `stiffness`: the largest norm of the drift Jacobian, times the horizon.
     """
 
-    slopes: Spline
+    drift_jacobian: Spline
     widening: Spline
     memory: Spline
     covariance: Float[np.ndarray, "d d"]
@@ -80,9 +80,9 @@ class Ensemble(eqx.Module):
 
 
 def doublings(stiffness: float, steps: int) -> int:
-    """Halvings after which a series holds for the longest of some steps, equal in the clock.
+    """Return the number of halvings after which the series converges on the longest step.
 
-    `stiffness` is the product of slopes and horizon.
+    Steps have equal length in the clock. `stiffness` is that of an `Ensemble`.
     """
     longest = stiffness * (1 - (1 - 1 / steps) ** 2)
     needed = np.ceil(np.log2(max(longest / _SHORT, 1.0)))
@@ -97,9 +97,9 @@ def ensemble(
     horizon: float,
     tails: Float[np.ndarray, "n k"] | None = None,
 ) -> Ensemble:
-    """Moment closure from the mean and covariance of the start law up to the horizon.
+    """Integrate the moment closure from the moments of the start law to the horizon.
 
-    `tails` are draws of what is given beside the start, parameters and start times.
+    `tails` are draws of the parameters and start times, if these vary.
     """
     tails = np.zeros((1, 0)) if tails is None or tails.size == 0 else tails
     with jax.enable_x64(True):
@@ -122,62 +122,62 @@ def _integrated(
     if not _finite(known):
         raise ValueError(
             "Drift or diffusion is not finite at one standard deviation around the mean of the "
-            f'start law, {mean}. Narrow the law, or use `source="euler"`.'
+            f'start law, {mean}. Use a narrower law, or `source="euler"`.'
         )
     noise0 = np.asarray(known[2])
     if not _definite(noise0):
         raise ValueError(
             "The noise vanishes at one standard deviation around the mean of the start law, or is "
-            f"too small for float64: the mean of its covariance is {noise0.tolist()}. Measure "
-            'states in other units, narrow the law, or use `source="euler"`.'
+            f"too small for float64: the mean of its covariance is {noise0.tolist()}. Rescale the "
+            'state, use a narrower law, or use `source="euler"`.'
         )
     unit = np.linalg.inv(np.linalg.cholesky(noise0))
     spread, memory, bending, turning = np.zeros((dim, dim)), 0.0, 0.0, 0.0
-    slopes, widening, memories = [], [np.eye(dim)], [memory]
+    jacobians, widening, memories = [], [np.eye(dim)], [memory]
     vast = _VAST * np.sqrt(np.trace(covariance) + np.trace(noise0) * horizon)
     first, exploded = mean, False
     for start, end in zip(knots[:-1] ** 2, knots[1:] ** 2, strict=True):
         factor = np.linalg.cholesky(covariance)
         new = averages((start + end) / 2, mean, factor)
-        # Where coefficients are not finite training will say so; a frame is there until then.
+        # The frame stays usable where coefficients are not finite; training reports the error.
         known = new if _finite(new) else known
-        drift, slope, noise, doubt = map(np.asarray, known)
-        bending += float(np.linalg.norm(slope) + doubt) * (end - start)
-        turning += float(doubt) * (end - start)
-        slope = _without_doubtful_expansion(slope, float(doubt))
-        step = _Step(slope, noise, end - start)
+        drift, jacobian, noise, deviation = map(np.asarray, known)
+        bending += float(np.linalg.norm(jacobian) + deviation) * (end - start)
+        turning += float(deviation) * (end - start)
+        jacobian = _without_uncertain_expansion(jacobian, float(deviation))
+        step = _Step(jacobian, noise, end - start)
         moved = step.mean(mean, drift), step.covariance(covariance), step.covariance(spread)
-        # Where paths explode, or noise is lost, training will say so, too.
+        # Training also reports paths that explode and noise that vanishes.
         exploded = exploded or not _regular(*moved[1:], moved[0] - first, vast)
         if exploded:
-            slope = np.zeros_like(slope)
+            jacobian = np.zeros_like(jacobian)
             widening.append(widening[-1])
         else:
             mean, covariance, spread = moved
             widening.append(np.linalg.cholesky(spread) @ unit / np.sqrt(end))
-        memory += 2 * np.trace(slope) / dim * (end - start)
-        slopes.append(slope)
+        memory += 2 * np.trace(jacobian) / dim * (end - start)
+        jacobians.append(jacobian)
         memories.append(memory)
     middle = np.sqrt((knots[:-1] ** 2 + knots[1:] ** 2) / 2)
-    at_knots = CubicSpline(middle, np.stack(slopes))(knots)
+    at_knots = CubicSpline(middle, np.stack(jacobians))(knots)
     memories = np.exp(np.minimum(np.array(memories), 0.0))
     return Ensemble(
-        slopes=Spline(knots, at_knots),
+        drift_jacobian=Spline(knots, at_knots),
         widening=Spline(knots, np.stack(widening)),
         memory=Spline(knots, memories),
         covariance=noise0,
         nodes=start_nodes,
         bending=float(bending),
         turning=float(turning),
-        stiffness=float(np.max(np.linalg.norm(slopes, axis=(1, 2)))) * horizon,
+        stiffness=float(np.max(np.linalg.norm(jacobians, axis=(1, 2)))) * horizon,
     )
 
 
-def _regular(covariance: np.ndarray, spread: np.ndarray, way: np.ndarray, vast: float) -> bool:
-    """Whether an ensemble has neither left for infinity nor collapsed."""
-    if not _finite((covariance, spread, way)):
+def _regular(covariance: np.ndarray, spread: np.ndarray, moved: np.ndarray, vast: float) -> bool:
+    """Return `True` if the ensemble has neither exploded nor collapsed."""
+    if not _finite((covariance, spread, moved)):
         return False
-    sizes = np.sqrt(np.trace(covariance)), np.sqrt(np.trace(spread)), np.linalg.norm(way)
+    sizes = np.sqrt(np.trace(covariance)), np.sqrt(np.trace(spread)), np.linalg.norm(moved)
     return max(map(float, sizes)) <= vast and _definite(covariance) and _definite(spread)
 
 
@@ -189,12 +189,12 @@ def _definite(matrix: np.ndarray) -> bool:
 
 
 def _averages(sde: SDE, start_time: float | None, tails: Float[np.ndarray, "n k"]) -> Callable:
-    """Means of drift, slopes and covariance under a normal law, and the spread of the slopes."""
+    """Return a function for the means of the coefficients under a normal law."""
 
     @jax.jit
     def averages(tau: Array, mean: Array, factor: Array) -> tuple[Array, Array, Array, Array]:
         def each(tail: Array) -> tuple[Array, Array, Array, Array]:
-            found = given(sde, start_time, jnp.concatenate([mean, tail]))
+            found = initial_condition(sde, start_time, jnp.concatenate([mean, tail]))
             return _averages_of(found.sde, found.start_time + tau, mean, factor)
 
         return jax.tree.map(lambda v: jnp.mean(v, axis=0), jax.vmap(each)(jnp.asarray(tails)))
@@ -205,32 +205,36 @@ def _averages(sde: SDE, start_time: float | None, tails: Float[np.ndarray, "n k"
 def _averages_of(
     sde: SDE, t: Array, mean: Array, factor: Array
 ) -> tuple[Array, Array, Array, Array]:
-    def slopes(x: Array) -> Array:
+    """Return the means of drift, its Jacobian and covariance, and the spread of the Jacobian."""
+
+    def drift_jacobian(x: Array) -> Array:
         return jax.jacfwd(lambda y: sde.drift(t, y))(x)
 
     x = nodes(mean, factor)
-    slope = jnp.mean(jax.vmap(slopes)(x), axis=0)
-    # Nodes at one distance see one slope in a symmetric well.
+    jacobian = jnp.mean(jax.vmap(drift_jacobian)(x), axis=0)
+    # In a symmetric well all nodes at one distance have the same Jacobian.
     others = jnp.concatenate([nodes(mean, share * factor) for share in (0.0, 0.5, 1.5)])
-    doubt = jnp.sqrt(jnp.mean(jnp.sum((jax.vmap(slopes)(others) - slope[None]) ** 2, axis=(1, 2))))
+    squares = (jax.vmap(drift_jacobian)(others) - jacobian[None]) ** 2
+    deviation = jnp.sqrt(jnp.mean(jnp.sum(squares, axis=(1, 2))))
     drift = jnp.mean(jax.vmap(lambda y: sde.drift(t, y))(x), axis=0)
-    return drift, slope, jnp.mean(jax.vmap(lambda y: sde.covariance(t, y))(x), axis=0), doubt
+    covariance = jnp.mean(jax.vmap(lambda y: sde.covariance(t, y))(x), axis=0)
+    return drift, jacobian, covariance, deviation
 
 
 def nodes(mean: Float[Array, " d"], factor: Float[Array, "d d"]) -> Float[Array, "2d d"]:
-    """Nodes of a cubature of degree three for the normal law with this mean and factor."""
+    """Return the nodes of a cubature of degree three for a normal law."""
     spread = factor.T * np.sqrt(len(factor))
     return jnp.concatenate([mean[None] + spread, mean[None] - spread])
 
 
-def _without_doubtful_expansion(slope: np.ndarray, doubt: float) -> np.ndarray:
-    """Slopes whose expanding part counts only beyond what their variation explains.
+def _without_uncertain_expansion(jacobian: np.ndarray, deviation: float) -> np.ndarray:
+    """Return the drift Jacobian with its expansion rates reduced by its spread over states.
 
-    Where slopes vary, paths that part do not go on parting exponentially.
+    Where the Jacobian varies, diverging paths do not keep diverging exponentially.
     """
-    rates, directions = np.linalg.eigh((slope + slope.T) / 2)
-    kept = np.maximum(rates - _SPREADS * doubt, np.minimum(rates, 0.0))
-    return slope - (directions * (rates - kept)) @ directions.T
+    rates, directions = np.linalg.eigh((jacobian + jacobian.T) / 2)
+    kept = np.maximum(rates - _SPREADS * deviation, np.minimum(rates, 0.0))
+    return jacobian - (directions * (rates - kept)) @ directions.T
 
 
 def _finite(values: tuple) -> bool:
@@ -240,21 +244,21 @@ def _finite(values: tuple) -> bool:
 class _Step:
     r"""The linear equations $m' = A(m - m_0) + b$, $C' = AC + CA^\top + S$ over one step."""
 
-    def __init__(self, slope: np.ndarray, noise: np.ndarray, length: float):
-        dim, size = len(slope), float(np.linalg.norm(slope)) * length
-        # Beside what decays, the block below holds what grows: over a long step it overflows.
+    def __init__(self, jacobian: np.ndarray, noise: np.ndarray, length: float):
+        dim, size = len(jacobian), float(np.linalg.norm(jacobian)) * length
+        # The block matrix below contains growing exponentials, which overflow over a long step.
         halvings = int(np.clip(np.ceil(np.log2(max(size / _LONG, 1.0))), 0, _MOST_DOUBLINGS))
         short = length / 2**halvings
         if not size < _LONG * 2.0**_MOST_DOUBLINGS:
-            # Looked for by who takes the step.
+            # The caller checks for NaN.
             self.transfer = self.noise = self.integral = np.full((dim, dim), np.nan)
             return
         # Van Loan: one exponential of a block matrix holds the integral of the noise.
-        block = np.block([[slope, noise], [np.zeros((dim, dim)), -slope.T]]) * short
+        block = np.block([[jacobian, noise], [np.zeros((dim, dim)), -jacobian.T]]) * short
         whole = expm(block)
         self.transfer = whole[:dim, :dim]
         self.noise = whole[:dim, dim:] @ self.transfer.T
-        plain = np.block([[slope, np.eye(dim)], [np.zeros((dim, 2 * dim))]]) * short
+        plain = np.block([[jacobian, np.eye(dim)], [np.zeros((dim, 2 * dim))]]) * short
         self.integral = expm(plain)[:dim, dim:]
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(halvings):

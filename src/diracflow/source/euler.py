@@ -12,17 +12,23 @@ from jaxtyping import Array, Float
 from ..equation.moving_frame import Frame
 from ..equation.small_matrices import cholesky
 from ..sde.sde import SDE
-from .gaussian import AbstractGaussianSource
+from .gaussian_source import AbstractGaussianSource
 
 
 class EulerSource(AbstractGaussianSource):
-    """Gaussian law of one Euler--Maruyama step from `start_time`."""
+    """The Gaussian law of one Euler--Maruyama step.
+
+    **Arguments:**
+
+    - `sde`: the SDE.
+    - `start_time`: the start time, or `None` if it is part of the conditioning vector.
+    """
 
     sde: SDE
     start_time: float | None = eqx.field(static=True, default=0.0)
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
-        r"""$x_0 + b(s, x_0)\tau$, and $\sqrt\tau$ times the Cholesky factor of $\Sigma(s, x_0)$."""
-        sde, x, s = self.given(x0)
+        r"""Return the frame with mean $x_0 + b\tau$ and covariance $\Sigma\tau$."""
+        sde, x, s = self.initial_condition(x0)
         factor = cholesky(sde.covariance(s, x))
         return Frame(x + sde.drift(s, x) * tau, jnp.sqrt(tau) * factor)

@@ -1,22 +1,25 @@
-r"""Gaussian moment closure for every start by itself, also where noise is degenerate.
+r"""Gaussian moment closure for each start, also for degenerate noise.
 
 Mean and covariance follow $m' = E[b]$, $C' = E[\nabla b]C + CE[\nabla b]^\top + E[\Sigma]$ under
-$N(m, C)$ with $C = 0$ at the start. Exact for linear SDEs; elsewhere it keeps to each start's own
-path, as along a limit cycle. Where a density splits in two it stays with one of the parts, which
-leaves the other far outside: there the common width of `ClosureSource` serves better.
+$N(m, C)$ with $C = 0$ at the start. The closure is exact for linear SDEs. Otherwise it follows the
+path of each start, for example along a limit cycle. If the density splits into two modes, the
+closure follows one of them and the other lies far outside. The common width of `ClosureSource` is
+then the better choice.
 
-A fixed number of exponential steps, equal in $\sqrt\tau$, each exact for the equation linearised in
-its middle: no drift is too stiff. Where the time of the start varies, and coefficients thus depend
-on time, Simpson's rule takes account of how they change along a step.
+The equations are integrated by a fixed number of exponential steps of equal length in
+$\sqrt\tau$. Each step is exact for the equation linearised at its midpoint, so stiffness is no
+problem. If the start time varies, so that coefficients depend on time, Simpson's rule accounts for
+their change along a step.
 
-**Degenerate noise.** Where noise enters some components only, $\Sigma\tau$ is singular and an Euler
-step has no density. The first step here is the linearised equation's (Ozaki's): its covariance
+**Degenerate noise.** If noise enters only some components, $\Sigma\tau$ is singular and an Euler
+step has no density. The first step here solves the linearised equation (Ozaki). Its covariance
 $\int_0^\tau e^{As}\Sigma e^{A^\top s}ds$ is regular if noise reaches the other components through
-the drift (Kalman's condition). Their widths are of order $\tau^{3/2}$, $\tau^{5/2}$, ... beside
-$\tau^{1/2}$. No digits are lost to that: the integral is a sum of terms that agree in sign entry by
-entry, and rounding in Cholesky's algorithm does not depend on the scale of rows and columns. This
-holds if the axes themselves are wide or narrow; else covariances are taken along a `basis` that is.
-Relative errors are then $\epsilon/\tau$, instead of $\epsilon/\tau^2$.
+the drift (Kalman's condition). Their widths are of order $\tau^{3/2}$, $\tau^{5/2}$, ..., instead
+of $\tau^{1/2}$. This loses no digits: the terms of the integral agree in sign entry by entry, and
+the rounding errors of a Cholesky factorisation do not depend on the scales of rows and columns.
+The argument requires that the directions of different widths are the axes. If they are not,
+covariances refer to a `basis` of such directions, and relative errors are $\epsilon/\tau$ instead
+of $\epsilon/\tau^2$.
 """
 
 from typing import NamedTuple
@@ -29,27 +32,31 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..equation.moving_frame import Frame
 from ..equation.small_matrices import cholesky
-from ..sde.conditioning import Given, given
+from ..sde.conditioning import InitialCondition, initial_condition
 from ..sde.linear_step import linear_step
 from ..sde.sde import SDE
 from .ensemble import nodes
-from .gaussian import AbstractGaussianSource
+from .gaussian_source import AbstractGaussianSource
 
-# Steps of the closure. Where the time of the start varies more of them are needed to follow how
-# coefficients change; elsewhere 24 gave the same forcing as 12, within a hundredth wherever it
-# exceeds 1e-3, on Langevin and van der Pol equations.
+# Steps of the closure. A varying start time needs more, because coefficients change along a step.
+# Otherwise 24 steps gave the same forcing as 12 on Langevin and van der Pol equations, within 1 %
+# wherever the forcing exceeds 1e-3.
 _STEPS, _STEPS_IN_TIME = 12, 24
-# Halvings within a step: exact to rounding up to a product of 150 of slopes and horizon.
+# Halvings within a step: exact to rounding if the drift Jacobian times the horizon is at most 150.
 _DOUBLINGS = 8
-# What is left of a unit vector that counts as none.
+# Length of the remainder of a unit vector below which it is linearly dependent.
 _ALONG = 1e-9
 
 
 class MomentSource(AbstractGaussianSource):
-    """Mean and covariance by moment closure.
+    """A Gaussian with mean and covariance from moment closure.
 
-    `basis`: an orthogonal matrix whose columns sort directions by the order in which noise reaches
-    them, the last ones first; the axes themselves by default. See `graded_basis`.
+    **Arguments:**
+
+    - `sde`: the SDE.
+    - `start_time`: the start time, or `None` if it is part of the conditioning vector.
+    - `basis`: an orthogonal matrix whose columns are ordered by when noise reaches them, the last
+        first; by default the identity. See `graded_basis`.
     """
 
     sde: SDE
@@ -57,8 +64,8 @@ class MomentSource(AbstractGaussianSource):
     basis: Float[np.ndarray, "d d"] | None = None
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
-        """Mean and Cholesky factor of the closed moments."""
-        known = self.given(x0)
+        """Return the mean and the Cholesky factor from the closure."""
+        known = self.initial_condition(x0)
         steps = _STEPS if self.start_time is not None else _STEPS_IN_TIME
 
         def step(moments: _Moments, index: Array) -> tuple[_Moments, None]:
@@ -67,49 +74,53 @@ class MomentSource(AbstractGaussianSource):
 
         x, length = known.start, tau / steps**2
         start = _Moments(x, jnp.zeros((len(x), len(x)), x.dtype))
-        # Apart from the others: the factor of a covariance that vanishes has no derivative.
+        # The first step is separate: the factor of a zero covariance has no derivative.
         averages = self._averages(known, x, start.covariance, length / 2)
         change = self._change(known, x, start.covariance, (0.0, length), averages)
         first = self._after(start, averages, length, change)
         last, _ = jax.lax.scan(step, first, jnp.arange(1, steps, dtype=x0.dtype))
         return Frame(last.mean, self._lower(self._from_basis(_factor(last.covariance, tau))))
 
-    def _step(self, given: Given, moments: "_Moments", tau: Array, length: Array) -> "_Moments":
-        """A step with averages half way, of second order."""
+    def _step(
+        self, initial: InitialCondition, moments: "_Moments", tau: Array, length: Array
+    ) -> "_Moments":
+        """Return the moments after a step of the midpoint rule, which is of second order."""
         spread = self._from_basis(_factor(moments.covariance, tau))
-        early = self._averages(given, moments.mean, spread, tau)
+        early = self._averages(initial, moments.mean, spread, tau)
         middle, half_way = self._after(moments, early, length / 2), tau + length / 2
         spread = self._from_basis(_factor(middle.covariance, half_way))
-        averages = self._averages(given, middle.mean, spread, half_way)
-        change = self._change(given, middle.mean, spread, (tau, tau + length), averages)
-        # The drift where the step begins, by the line through the middle.
-        drift = averages.drift + averages.slope @ (moments.mean - middle.mean)
+        averages = self._averages(initial, middle.mean, spread, half_way)
+        change = self._change(initial, middle.mean, spread, (tau, tau + length), averages)
+        # The drift at the start of the step, extrapolated linearly from the midpoint.
+        drift = averages.drift + averages.jacobian @ (moments.mean - middle.mean)
         return self._after(moments, averages._replace(drift=drift), length, change)
 
-    def _averages(self, given: Given, mean: Array, spread: Array, tau: ArrayLike) -> "_Averages":
-        sde, time = given.sde, given.start_time + jnp.asarray(tau, mean.dtype)
+    def _averages(
+        self, initial: InitialCondition, mean: Array, spread: Array, tau: ArrayLike
+    ) -> "_Averages":
+        sde, time = initial.sde, initial.start_time + jnp.asarray(tau, mean.dtype)
         points = nodes(mean, spread)
 
         def at(x: Array) -> tuple[Array, Array, Array]:
-            slope = jax.jacfwd(lambda y: sde.drift(time, y))(x)
-            # Turned before it is squared: what it lacks stays small twice.
+            jacobian = jax.jacfwd(lambda y: sde.drift(time, y))(x)
+            # Rotating before squaring keeps small entries accurate.
             columns = self._to_basis(sde.diffusion(time, x))
-            return sde.drift(time, x), slope, columns @ columns.T
+            return sde.drift(time, x), jacobian, columns @ columns.T
 
         return _Averages(*(jnp.mean(values, axis=0) for values in jax.vmap(at)(points)))
 
     def _change(
         self,
-        given: Given,
+        initial: InitialCondition,
         mean: Array,
         spread: Array,
         ends: tuple[ArrayLike, ArrayLike],
         middle: "_Averages",
     ) -> "tuple[_Averages, _Averages] | None":
-        """How averages at the ends of a step differ from those half way, the law being fixed."""
+        """Return the averages at both ends of a step minus those at its midpoint, for one law."""
         if self.start_time is not None:
             return None
-        early, late = (self._averages(given, mean, spread, tau) for tau in ends)
+        early, late = (self._averages(initial, mean, spread, tau) for tau in ends)
         return jax.tree.map(jnp.subtract, early, middle), jax.tree.map(jnp.subtract, late, middle)
 
     def _after(
@@ -119,10 +130,10 @@ class MomentSource(AbstractGaussianSource):
         length: Array,
         change: "tuple[_Averages, _Averages] | None" = None,
     ) -> "_Moments":
-        """Moments after a step of the linearised equation."""
-        turned = self._to_basis(self._to_basis(averages.slope).T).T
-        step = linear_step(turned, averages.noise, length, _DOUBLINGS)
-        transfer = jnp.eye(len(turned), dtype=turned.dtype) + step.change
+        """Return the moments after a step of the linearised equation."""
+        rotated = self._to_basis(self._to_basis(averages.jacobian).T).T
+        step = linear_step(rotated, averages.noise, length, _DOUBLINGS)
+        transfer = jnp.eye(len(rotated), dtype=rotated.dtype) + step.change
         covariance = transfer @ moments.covariance @ transfer.T + step.noise
         moved = step.integral @ self._to_basis(averages.drift[:, None])
         if change is not None:
@@ -141,7 +152,7 @@ class MomentSource(AbstractGaussianSource):
         return columns if self.basis is None else jnp.asarray(self.basis, columns.dtype) @ columns
 
     def _lower(self, factor: Float[Array, "d d"]) -> Float[Array, "d d"]:
-        """The lower triangular factor of the same covariance."""
+        """Return the lower triangular factor of the same covariance."""
         if self.basis is None:
             return factor
         upper = jnp.linalg.qr(factor.T, mode="r")
@@ -151,30 +162,31 @@ class MomentSource(AbstractGaussianSource):
 def graded_basis(
     sde: SDE, start_time: float | None, x0: Float[np.ndarray, " d+k"]
 ) -> Float[np.ndarray, "d d"] | None:
-    """The basis in which noise reaches the components one after another, at a start.
+    """Return the basis of directions in the order in which noise reaches them from the start `x0`.
 
-    `None` if it does so along the axes, as where it drives velocities, or reaches all at once.
+    Return `None` if these directions are the axes, as for noise on velocities, or if noise enters
+    all components directly.
     """
     with jax.enable_x64(True):
-        member, x, time = given(sde, start_time, jnp.asarray(x0))
+        member, x, time = initial_condition(sde, start_time, jnp.asarray(x0))
         block = np.asarray(member.diffusion(time, x))
-        slope = np.asarray(jax.jacfwd(lambda y: member.drift(time, y))(x))
-    if np.linalg.matrix_rank(block) == len(slope):
+        jacobian = np.asarray(jax.jacfwd(lambda y: member.drift(time, y))(x))
+    if np.linalg.matrix_rank(block) == len(jacobian):
         return None
     blocks = [block]
-    for _ in range(len(slope) - 1):
-        blocks.append(slope @ blocks[-1])
+    for _ in range(len(jacobian) - 1):
+        blocks.append(jacobian @ blocks[-1])
     basis = _orthonormal(np.concatenate(blocks, axis=1))[:, ::-1]
     axes = np.sort(np.abs(basis), axis=0)[:-1] < _ALONG
     return None if axes.all() else basis
 
 
 def _orthonormal(columns: Float[np.ndarray, "d k"]) -> Float[np.ndarray, "d d"]:
-    """Directions that the columns add one after another, and any others."""
+    """Return an orthonormal basis from the columns by Gram--Schmidt, completed by the axes."""
     found: list[np.ndarray] = []
     for column in (*columns.T, *np.eye(len(columns))):
         rest = column.copy()
-        for _ in range(2):  # once more for the sake of rounding
+        for _ in range(2):  # the second pass removes rounding errors
             for direction in found:
                 rest -= (direction @ rest) * direction
         if np.linalg.norm(rest) > _ALONG * float(np.linalg.norm(column)):
@@ -188,13 +200,13 @@ class _Moments(NamedTuple):
 
 
 class _Averages(NamedTuple):
-    """Means of drift, its slopes and, in the basis, the noise's covariance under a normal law."""
+    """Means under a normal law of drift, its Jacobian, and the covariance in the basis."""
 
     drift: Float[Array, " d"]
-    slope: Float[Array, "d d"]
+    jacobian: Float[Array, "d d"]
     noise: Float[Array, "d d"]
 
 
 def _factor(covariance: Float[Array, "d d"], tau: Float[Array, ""]) -> Float[Array, "d d"]:
-    """Cholesky factor of what is of the order of `tau`, however short."""
+    """Return the Cholesky factor of a covariance of order `tau`, for any `tau`."""
     return jnp.sqrt(tau) * cholesky(covariance / tau)

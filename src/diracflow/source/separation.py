@@ -1,11 +1,11 @@
-r"""Axes along which the components of an SDE have as little to do with each other as possible.
+r"""Axes along which the components of an SDE are as nearly independent as possible.
 
-A process of independent components, seen in turned coordinates, has as many modes as their product,
-and nothing in those coordinates tells that they are a product. What betrays it are the slopes of
-the drift: in coordinates of unit noise, what varies of them from state to state is diagonal along
-the right axes. (What does not vary is a linear drift, which the source accounts for.) So we look
-for an orthogonal matrix that makes these variations as nearly diagonal as it can, for many states
-at once, by Jacobi's rotations (Cardoso and Souloumiac, SIAM J. Matrix Anal. Appl. 17, 1996).
+In rotated coordinates the density of independent components does not look like a product, and it
+has many modes. The Jacobian of the drift reveals the right axes. In coordinates of unit noise we
+subtract its mean over the states, which is a linear drift that the source accounts for. The
+remainder is diagonal along the right axes at every state. We therefore compute the orthogonal
+matrix that diagonalises these remainders best, for many states at once, by Jacobi rotations
+(Cardoso and Souloumiac, SIAM J. Matrix Anal. Appl. 17, 1996).
 """
 
 from typing import NamedTuple
@@ -14,57 +14,58 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Basis
-from ..sde.conditioning import given
-from ..sde.parameters import Params
+from ..sde.conditioning import initial_condition
 from ..sde.sde import SDE
 
-# Sweeps over all planes, and the rotation below which a sweep changes nothing.
-_SWEEPS, _NOTHING = 60, 1e-10
-# Of the squares of all slopes: what rounding may leave off the diagonal.
+# Largest number of sweeps over all planes, and the angle below which a sweep has converged.
+_SWEEPS, _CONVERGED = 60, 1e-10
+# Off-diagonal sum of squares, relative to that of all entries, that is due to rounding.
 _ROUNDING = 1e-20
-# Digits of couplings that count: what is chosen by them must not depend on rounding.
+# Digits to which couplings are rounded, so that choices based on them do not depend on rounding.
 _DIGITS = 6
 
 
-class Slopes(NamedTuple):
-    """Of drift and diffusion, at some states."""
+class CoefficientJacobians(NamedTuple):
+    """Jacobians of drift and diffusion at several states, and the mean covariance."""
 
     drift: Float[np.ndarray, "n d d"]
     diffusion: Float[np.ndarray, "n d m d"]
-    noise: Float[np.ndarray, "d d"]  # mean covariance
+    noise: Float[np.ndarray, "d d"]
 
 
-def slopes(sde: SDE, start_time: float | None, draws: Float[np.ndarray, "n d+k"]) -> Slopes:
-    """Slopes at draws of the start law, where they are finite."""
+def coefficient_jacobians(
+    sde: SDE, start_time: float | None, draws: Float[np.ndarray, "n d+k"]
+) -> CoefficientJacobians:
+    """Return the Jacobians at those draws of the start law where they are finite."""
     with jax.enable_x64(True):
-        found = _slopes(sde, start_time, jnp.asarray(draws))
+        found = _jacobians(sde, start_time, jnp.asarray(draws))
     drift, diffusion, covariance = map(np.asarray, found)
     finite = [np.isfinite(a).reshape(len(a), -1).all(axis=1) for a in found]
     kept = np.logical_and.reduce(finite)
-    if not kept.any():  # then nothing is known of what acts on what
-        return Slopes(np.zeros_like(drift[:1]), np.zeros_like(diffusion[:1]), np.eye(sde.dim))
-    return Slopes(drift[kept], diffusion[kept], covariance[kept].mean(axis=0))
+    if not kept.any():  # treated as if no component acted on another
+        zeros = np.zeros_like(drift[:1]), np.zeros_like(diffusion[:1])
+        return CoefficientJacobians(*zeros, np.eye(sde.dim))
+    return CoefficientJacobians(drift[kept], diffusion[kept], covariance[kept].mean(axis=0))
 
 
 @eqx.filter_jit
-def _slopes(sde: SDE, start_time: float | None, draws: Array) -> tuple[Array, Array, Array]:
+def _jacobians(sde: SDE, start_time: float | None, draws: Array) -> tuple[Array, Array, Array]:
     def one(g: Array) -> tuple[Array, Array, Array]:
-        member, x, t = given(sde, start_time, g)
+        member, x, t = initial_condition(sde, start_time, g)
         drift = jax.jacfwd(lambda y: member.drift(t, y))(x)
         return drift, jax.jacfwd(lambda y: member.diffusion(t, y))(x), member.covariance(t, x)
 
     return jax.vmap(one)(draws)
 
 
-def separating_basis(at: Slopes) -> tuple[Basis, float]:
-    """The axes, and what is left off the diagonal of what was there without turning, squared.
+def separating_basis(at: CoefficientJacobians) -> tuple[Basis, float]:
+    """Return the axes, and the factor by which they reduce the off-diagonal sum of squares.
 
-    Noise is of unit size along the axes. If there is nothing off the diagonal they are those of the
-    noise's factor.
+    The noise has unit size along the axes. If the matrices are diagonal without a rotation, the
+    axes are the columns of the Cholesky factor of the noise.
     """
     factor = np.linalg.cholesky(at.noise)
     unit = np.linalg.solve(factor, at.drift @ factor)
@@ -73,16 +74,18 @@ def separating_basis(at: Slopes) -> tuple[Basis, float]:
     before = _off_diagonal(symmetric)
     if before <= _ROUNDING * float(np.sum(unit**2)):
         return Basis(factor), 1.0
-    turn = _joint_diagonaliser(symmetric)
-    return Basis(factor @ turn), _off_diagonal(turn.T @ symmetric @ turn) / before
+    rotation = _joint_diagonaliser(symmetric)
+    return Basis(factor @ rotation), _off_diagonal(rotation.T @ symmetric @ rotation) / before
 
 
-def couplings(at: Slopes, basis: Basis | None, horizon: float) -> Float[np.ndarray, "d d"]:
-    """How strongly two components act on each other over the horizon.
+def couplings(
+    at: CoefficientJacobians, basis: Basis | None, horizon: float
+) -> Float[np.ndarray, "d d"]:
+    """Return the strength with which pairs of components act on each other over the horizon.
 
-    Root mean squares over the states, in units of the noise; in those of the state for components
-    without any. Relative to the largest, what components do to themselves included: where none acts
-    on another, rounding must not choose.
+    The strengths are root mean squares over the states, in units of the noise, or in units of the
+    state for components without noise. They are relative to the largest one, including the action
+    of a component on itself: if no component acts on another, rounding must not decide.
     """
     scale = np.sqrt(np.diag(at.noise))
     scale = np.where(scale > 0, scale, 1.0)
@@ -90,27 +93,11 @@ def couplings(at: Slopes, basis: Basis | None, horizon: float) -> Float[np.ndarr
     if basis is not None:
         columns, inverse = basis.columns, basis.inverse
     drift = np.sqrt(np.mean((inverse @ at.drift @ columns) ** 2, axis=0))
-    turned = np.einsum("ij,njmk,kl->niml", inverse, at.diffusion, columns)
-    noise = np.sqrt(np.mean(np.sum(turned**2, axis=2), axis=0))
+    rotated = np.einsum("ij,njmk,kl->niml", inverse, at.diffusion, columns)
+    noise = np.sqrt(np.mean(np.sum(rotated**2, axis=2), axis=0))
     both = horizon * drift + np.sqrt(horizon) * noise
     both = (both + both.T) / max(2 * float(both.max()), 1e-300)
     return np.round(both, _DIGITS) * (1 - np.eye(len(both)))
-
-
-def turned_sde(sde: SDE, basis: Basis) -> SDE:
-    """The SDE of the coordinates along some axes."""
-    coefficients = Partial(_drift, sde, basis), Partial(_diffusion, sde, basis)
-    return SDE(*coefficients, sde.dim, params=sde.params)
-
-
-def _drift(sde: SDE, basis: Basis, t: Array, y: Array, *params: Params) -> Float[Array, " d"]:
-    member = sde.at(*params) if params else sde
-    return basis.along(member.drift(t, basis.state(y)))
-
-
-def _diffusion(sde: SDE, basis: Basis, t: Array, y: Array, *params: Params) -> Float[Array, "d m"]:
-    member = sde.at(*params) if params else sde
-    return basis.along(member.diffusion(t, basis.state(y)))
 
 
 def _off_diagonal(matrices: Float[np.ndarray, "n d d"]) -> float:
@@ -119,9 +106,9 @@ def _off_diagonal(matrices: Float[np.ndarray, "n d d"]) -> float:
 
 
 def _joint_diagonaliser(matrices: Float[np.ndarray, "n d d"]) -> Float[np.ndarray, "d d"]:
-    """The rotation that makes symmetric matrices diagonal, as nearly as one can for all of them."""
+    """Return the rotation that minimises the off-diagonal sum of squares of all matrices."""
     dim = matrices.shape[1]
-    turn, rest = np.eye(dim), matrices.copy()
+    rotation, rest = np.eye(dim), matrices.copy()
     for _ in range(_SWEEPS):
         largest = 0.0
         for i in range(dim - 1):
@@ -131,16 +118,16 @@ def _joint_diagonaliser(matrices: Float[np.ndarray, "n d d"]) -> Float[np.ndarra
                 plane = np.eye(dim)
                 plane[[i, j], [i, j]] = np.cos(angle)
                 plane[i, j], plane[j, i] = -np.sin(angle), np.sin(angle)
-                turn, rest = turn @ plane, plane.T @ rest @ plane
-        if largest < _NOTHING:
+                rotation, rest = rotation @ plane, plane.T @ rest @ plane
+        if largest < _CONVERGED:
             break
-    return turn
+    return rotation
 
 
 def _best_angle(difference: Float[np.ndarray, " n"], twice: Float[np.ndarray, " n"]) -> float:
-    """The rotation of a plane after which the sum of squares off the diagonal is least.
+    """Return the angle in a plane that minimises the off-diagonal sum of squares.
 
-    By an eighth of a turn at most: which axis comes first is left as it is.
+    The angle is at most an eighth of a turn, which preserves the order of the axes.
     """
     along = float(np.sum(difference**2) - np.sum(twice**2))
     across = float(2 * difference @ twice)

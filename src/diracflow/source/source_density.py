@@ -1,4 +1,4 @@
-"""The source as a transition density of its own: the baseline of zero learning."""
+"""The source as a transition density: the baseline before training."""
 
 import equinox as eqx
 import numpy as np
@@ -7,11 +7,18 @@ from jaxtyping import Array, Float
 from ..sde.chart import Chart, plain_chart
 from ..sde.domains import AbstractDomain
 from ..transition.transition_density import AbstractTransitionDensity
-from .gaussian import AbstractGaussianSource
+from .gaussian_source import AbstractGaussianSource
 
 
 class SourceDensity(AbstractTransitionDensity):
-    """A source, queried like any other transition density, in the states of a chart if given."""
+    """A source with the interface of a transition density.
+
+    **Arguments:**
+
+    - `source`: the source.
+    - `horizon`: the largest time of a query.
+    - `chart`: maps states of the user to those of the source; by default the identity.
+    """
 
     source: AbstractGaussianSource
     chart: Chart

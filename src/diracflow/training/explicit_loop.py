@@ -56,7 +56,7 @@ class ExplicitLoop(TimeLoop):
     def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
         """Move to the end of a step and prepare the next."""
         forcing = float(start.forcing)
-        fresh = np.asarray(start.fresh_residuals)
+        fresh = np.asarray(start.held_out_residuals)
         fresh_residual = self.regularisation.choose(fresh, self.good_enough(forcing))
         prior = jnp.asarray(self.prior())
         spread = jnp.asarray(self.regularisation.spread())

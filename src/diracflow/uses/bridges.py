@@ -38,7 +38,7 @@ from ..sde.coefficient_checks import is_degenerate_at
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..source.euler import EulerSource
-from ..source.gaussian import standard_log_prob
+from ..source.gaussian_source import standard_log_prob
 from ..source.moments import MomentSource, graded_basis
 from ..source.source_density import SourceDensity
 from ..transition.charted_density import MappedDensity

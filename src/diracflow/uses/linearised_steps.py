@@ -18,7 +18,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..equation.moving_frame import Frame
-from ..source.gaussian import AbstractGaussianSource, standard_log_prob
+from ..source.gaussian_source import AbstractGaussianSource, standard_log_prob
 from .chain import AbstractChain
 
 

@@ -1,4 +1,4 @@
-r"""Transition densities known in closed form: the ground truth of tests and benchmarks."""
+r"""Transition densities in closed form, for tests and benchmarks."""
 
 import equinox as eqx
 import jax
@@ -11,14 +11,15 @@ from jaxtyping import Array, Float
 from ..sde.linear_step import linear_step
 from ..transition.transition_density import AbstractTransitionDensity
 
-# Halvings of the time of a linear SDE: enough for a rate of a million over a unit of time.
+# Halvings of the time step of a linear SDE, sufficient for a rate times time of a million.
 _DOUBLINGS = 20
 
 
 class ExactLinear(AbstractTransitionDensity):
-    r"""Gaussian transition of $dX = -A(X - m)\,dt + \sigma\,dW$.
+    r"""Gaussian transition density of $dX = -A(X - m)\,dt + \sigma\,dW$.
 
-    Mean $m + e^{-At}(x_0 - m)$, covariance $\int_0^t e^{-Au}\sigma\sigma^\top e^{-A^\top u}du$.
+    The mean is $m + e^{-At}(x_0 - m)$ and the covariance
+    $\int_0^t e^{-Au}\sigma\sigma^\top e^{-A^\top u}du$.
     """
 
     rate: np.ndarray
@@ -56,10 +57,10 @@ class ExactLinear(AbstractTransitionDensity):
 
 
 class ExactBenes(AbstractTransitionDensity):
-    r"""Transition of $dX = R\tanh(R^\top X)\,dt + R\,dW$, $R$ orthogonal.
+    r"""Transition density of $dX = R\tanh(R^\top X)\,dt + R\,dW$, $R$ orthogonal.
 
-    In $y = R^\top x$ each axis is the mixture of $\mathcal{N}(y_0 \pm t, t)$ with weights
-    $e^{\pm y_0} / (2\cosh y_0)$.
+    The components of $y = R^\top x$ are independent mixtures of $\mathcal{N}(y_0 \pm t, t)$ with
+    weights $e^{\pm y_0} / (2\cosh y_0)$.
     """
 
     rotation: np.ndarray
@@ -79,8 +80,8 @@ class ExactBenes(AbstractTransitionDensity):
     def _log_prob(
         self, state: Float[Array, ""], x: Float[Array, " d"], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
-        t, turn = state, jnp.asarray(self.rotation.T, x.dtype)
-        y, y0 = turn @ x, turn @ x0
+        t, inverse = state, jnp.asarray(self.rotation.T, x.dtype)
+        y, y0 = inverse @ x, inverse @ x0
         growth = _log_cosh(y) - _log_cosh(y0)
         return jnp.sum(growth - (y - y0) ** 2 / (2 * t) - 0.5 * (t + jnp.log(2 * jnp.pi * t)))
 
@@ -94,7 +95,7 @@ class ExactBenes(AbstractTransitionDensity):
 
 
 class ExactSheared(AbstractTransitionDensity):
-    r"""Transition of $X = Y + a\,Y_1^2 e_2$ with $Y$ the Brownian motion $y_0 + B W$."""
+    r"""Transition density of $X = Y + a\,Y_1^2 e_2$ with $Y$ the Brownian motion $y_0 + B W$."""
 
     mixing: np.ndarray
     inverse: np.ndarray
@@ -118,7 +119,7 @@ class ExactSheared(AbstractTransitionDensity):
         self, state: Float[Array, ""], x: Float[Array, " d"], x0: Float[Array, " d"]
     ) -> Float[Array, ""]:
         t = state
-        # The shear keeps volumes, so no Jacobian appears.
+        # The shear preserves volume, so its log-determinant is zero.
         noise = self.inverse @ (self._unshear(x) - self._unshear(x0))
         log_det = self.log_det + 0.5 * self.dim * jnp.log(2 * jnp.pi * t)
         return -0.5 * noise @ noise / t - log_det

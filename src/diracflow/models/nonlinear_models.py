@@ -1,0 +1,224 @@
+r"""Built-in models with nonlinear drift on the whole space."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from jaxtyping import Array
+
+from ..sde.argument_checks import checked_count
+from ..sde.laws import Normal
+from ..sde.sde import SDE, Origin
+from .exact_densities import ExactBenes, ExactSheared
+from .model import Model, origin_of, require_finite, require_positive
+
+
+def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
+    r"""The rotated Beneš SDE $dX = R\tanh(R^\top X)\,dt + R\,dW$.
+
+    The density splits into $2^d$ modes. $R$ is a product of rotations of neighbouring axes.
+
+    **Arguments:**
+
+    - `angle`: angle of each rotation.
+    - `dim`: dimension of the state.
+    """
+    dim = checked_count("dim", dim)
+    require_finite(angle=angle)
+    rotation = np.eye(dim)
+    plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    for first in range(dim - 1):
+        rotation[:, first : first + 2] = rotation[:, first : first + 2] @ plane
+    sde = SDE(
+        Partial(_benes_drift, rotation),
+        rotation,
+        dim,
+        origin=origin_of("benes", angle=angle, dim=dim),
+    )
+    return Model("benes", sde, Normal(0.0, 0.75).expand(dim), 3.0, ExactBenes(rotation))
+
+
+def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
+    r"""The sheared anisotropic Brownian motion $X = Y + a\,Y_1^2 e_2$, $Y = y_0 + BW$.
+
+    $B = Q^\top\mathrm{diag}(\lambda, 1/\lambda)$ with $\lambda_i$ uniform on (1, 1.1) and $Q$ the
+    orthogonal factor of a Gaussian matrix.
+
+    **Arguments:**
+
+    - `dim`: dimension of the state, even.
+    - `shear`: $a$.
+    - `seed`: seed of $\lambda$ and $Q$.
+    """
+    require_finite(shear=shear)
+    checked_count("seed", seed, least=0)
+    if checked_count("dim", dim) % 2:
+        raise ValueError(f"`dim` must be even and at least 2; got {dim}.")
+    rng = np.random.default_rng(seed)
+    orthogonal = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    stretch = rng.uniform(1.0, 1.1, dim // 2)
+    mixing = orthogonal.T * np.concatenate([stretch, 1 / stretch])
+    sde = SDE(
+        Partial(_sheared_drift, mixing, shear),
+        Partial(_sheared_diffusion, mixing, shear),
+        dim,
+        origin=origin_of("sheared", dim=dim, shear=shear, seed=seed),
+    )
+    return Model("sheared", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactSheared(mixing, shear))
+
+
+def langevin(friction: float = 1.0, noise: float = 1.0) -> Model:
+    r"""A particle in the double well $V = (q^2-1)^2/4$ with noise only on the velocity.
+
+    $dq = v\,dt$, $dv = (-V'(q) - \gamma v)\,dt + \sigma\,dW$.
+
+    **Arguments:**
+
+    - `friction`: $\gamma$.
+    - `noise`: $\sigma$, positive.
+    """
+    coefficients = {"stiffness": -1.0, "cubic": 1.0, "friction": friction}
+    origin = origin_of("langevin", friction=friction, noise=noise)
+    return _oscillator("langevin", coefficients, noise, origin)
+
+
+def duffing(
+    stiffness: float = 1.0, cubic: float = 1.0, friction: float = 0.3, noise: float = 0.5
+) -> Model:
+    r"""Duffing's oscillator, $dq = v\,dt$, $dv = (-kq - \kappa q^3 - \gamma v)\,dt + \sigma\,dW$.
+
+    **Arguments:**
+
+    - `stiffness`: $k$; positive for a hardening spring, negative for two wells.
+    - `cubic`: $\kappa$.
+    - `friction`: $\gamma$.
+    - `noise`: $\sigma$, positive.
+    """
+    coefficients = {"stiffness": stiffness, "cubic": cubic, "friction": friction}
+    return _oscillator(
+        "duffing", coefficients, noise, origin_of("duffing", **coefficients, noise=noise)
+    )
+
+
+def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
+    r"""Van der Pol's limit cycle with noise on both components.
+
+    $dx = y\,dt + \sigma\,dW_1$, $dy = (\mu(1 - x^2)y - x)\,dt + \sigma\,dW_2$.
+
+    **Arguments:**
+
+    - `mu`: $\mu$.
+    - `noise`: $\sigma$, positive.
+    """
+    require_positive(noise=noise)
+    require_finite(mu=mu)
+    sde = SDE(
+        Partial(_cycle_drift, float(mu)),
+        noise * np.eye(2),
+        2,
+        origin=origin_of("van_der_pol", mu=mu, noise=noise),
+    )
+    return Model("van_der_pol", sde, Normal(0.0, 1.0).expand(2), 2.0, None)
+
+
+def double_well(dim: int = 1) -> Model:
+    r"""A double well on the line or in the plane.
+
+    In one dimension $dX = (X - X^3)\,dt + 0.7\,dW$. In two dimensions $dX = -\nabla V\,dt + dW$,
+    where $V = (x^2-1)^2 + y^2/2 + 0.3xy$.
+
+    **Arguments:**
+
+    - `dim`: dimension of the state, 1 or 2.
+    """
+    if checked_count("dim", dim) > 2:
+        raise ValueError(f"`dim` must be 1 or 2; got {dim}.")
+    drift, noise, spread, horizon = (
+        (_well_drift, 0.7, 1.0, 5.0) if dim == 1 else (_plane_drift, 1.0, 0.8, 3.0)
+    )
+    sde = SDE(
+        Partial(drift),
+        noise * np.eye(dim),
+        dim,
+        origin=origin_of("double_well", dim=dim),
+    )
+    return Model("double_well", sde, Normal(0.0, spread).expand(dim), horizon, None)
+
+
+def double_well_chain(
+    dim: int = 4, height: float = 1.0, coupling: float = 1.0, noise: float = 1.0
+) -> Model:
+    r"""A chain of coupled double wells: $dX = -\nabla V\,dt + \sigma\,dW$.
+
+    $V = \tfrac{a}{4}\sum_i (x_i^2-1)^2 + \tfrac{k}{2}\sum_{i<d} (x_i - x_{i+1})^2$, a scalar field
+    on a lattice of $d$ sites. Without coupling the density is a product over the sites.
+
+    **Arguments:**
+
+    - `dim`: the number of sites $d$.
+    - `height`: $a$; the barrier between the wells of a free site is $a/4$.
+    - `coupling`: $k$, zero or more.
+    - `noise`: $\sigma$, positive.
+    """
+    dim = checked_count("dim", dim)
+    require_positive(height=height, noise=noise)
+    require_finite(coupling=coupling)
+    if coupling < 0:
+        raise ValueError(f"`coupling` must be zero or more; got {coupling}.")
+    sde = SDE(
+        Partial(_chain_drift, float(height), float(coupling)),
+        noise * np.eye(dim),
+        dim,
+        origin=origin_of(
+            "double_well_chain", dim=dim, height=height, coupling=coupling, noise=noise
+        ),
+    )
+    return Model("double_well_chain", sde, Normal(0.0, 1.0).expand(dim), 1.0, None)
+
+
+def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin: Origin) -> Model:
+    require_positive(noise=noise)
+    require_finite(**coefficients)
+    sde = SDE(
+        Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()}),
+        np.array([[0.0], [noise]]),
+        2,
+        origin=origin,
+    )
+    return Model(name, sde, Normal(0.0, 1.0).expand(2), 2.0, None)
+
+
+def _spring_drift(t: Array, x: Array, *, stiffness: Array, cubic: Array, friction: Array) -> Array:
+    position, velocity = x
+    force = -stiffness * position - cubic * position**3 - friction * velocity
+    return jnp.stack([velocity, force])
+
+
+def _cycle_drift(mu: Array, t: Array, x: Array) -> Array:
+    return jnp.stack([x[1], mu * (1 - x[0] ** 2) * x[1] - x[0]])
+
+
+def _well_drift(t: Array, x: Array) -> Array:
+    return x - x**3
+
+
+def _plane_drift(t: Array, x: Array) -> Array:
+    return -jnp.stack([4 * x[0] * (x[0] ** 2 - 1) + 0.3 * x[1], x[1] + 0.3 * x[0]])
+
+
+def _chain_drift(height: Array, coupling: Array, t: Array, x: Array) -> Array:
+    pull = coupling * jnp.diff(x)  # force of each site on the previous one
+    end = jnp.zeros_like(x[:1])
+    wells = height * (x - x**3)
+    return wells + jnp.concatenate([pull, end]) - jnp.concatenate([end, pull])
+
+
+def _benes_drift(rotation: Array, t: Array, x: Array) -> Array:
+    return rotation @ jnp.tanh(rotation.T @ x)
+
+
+def _sheared_drift(mixing: Array, shear: Array, t: Array, x: Array) -> Array:
+    return jnp.zeros_like(x).at[1].set(shear * (mixing[0] @ mixing[0]))
+
+
+def _sheared_diffusion(mixing: Array, shear: Array, t: Array, x: Array) -> Array:
+    return jnp.asarray(mixing).at[1].add(2 * shear * x[0] * mixing[0])
