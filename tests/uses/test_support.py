@@ -13,7 +13,7 @@ pytest.importorskip("numpyro")
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
-from diracflow.uses.support import Inside, support_of
+from diracflow.uses.numpyro import Inside, support_of
 
 DOMAINS = {
     "half line": (df.Positive(),),
