@@ -549,7 +549,7 @@ JUDGED = {
     "grid of none": (grid(points=-1), "`points` must be at least 3"),
     "grid turned": (grid(low=[2.0]), "opposite corners"),
     "grid of two": (grid(low=ZERO), "opposite corners"),
-    "marginals": (lambda: df.evaluate.marginals(FAMILY, 0.5, [0.0]), "of two components"),
+    "marginals": (lambda: df.evaluate.marginals(FAMILY, 0.5, [0.0]), "must have two components"),
     "heston start": (
         lambda: df.evaluate.HestonMarginals().mean(0.5, [0.0, -0.1]),
         "a positive variance",
@@ -571,7 +571,7 @@ VIEWS = {
     "conditional": (view("conditional", EXACT, EXACT, ZERO, NAN), "`horizon` must be one finite"),
     "moulding": (view("moulding", EXACT, 0.5, ZERO, [ZERO]), "must come from `diracflow.learn`"),
     "lines of two": (view("lines", EXACT, None, [0.5], ZERO), "states with 1 components"),
-    "lines never": (view("lines", GBM, None, [], [1.0]), "one time at least"),
+    "lines never": (view("lines", GBM, None, [], [1.0]), "at least one time"),
     "lines in words": (view("lines", GBM, None, "now", [1.0]), "one finite number"),
     "planes from several": (view("planes", EXACT, [0.5], [ZERO]), "must be one start"),
     "error of none": (view("error_over_time", None), "must come from `diracflow.evaluate.study`"),

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.evaluate.errors import _by_quadrature, _by_sampling, _Given, bootstrap_mean
+from diracflow.evaluate.errors import _by_quadrature, _by_sampling, _Pair, bootstrap_mean
 
 NARROW = df.models.ornstein_uhlenbeck(2, rate=0.0, noise=1.0).exact
 WIDE = df.models.ornstein_uhlenbeck(2, rate=0.0, noise=1.2).exact
@@ -31,7 +31,7 @@ def test_quadrature_against_closed_forms():
 
 
 def test_sampling_agrees_within_its_standard_error(getkey):
-    found = _by_sampling(WIDE, NARROW, 1.0, _Given(X0, {}), getkey(), 50_000)
+    found = _by_sampling(_Pair(WIDE, NARROW, X0, {}), 1.0, getkey(), 50_000)
     for value, stderr, expected in zip(found[:3], found[3:], closed_forms(), strict=True):
         assert abs(value[0] - expected) < 5 * stderr[0]
         assert 0 < stderr[0] < 0.1 * expected
@@ -39,7 +39,7 @@ def test_sampling_agrees_within_its_standard_error(getkey):
 
 def test_a_density_is_at_no_distance_from_itself(getkey):
     for method, size in ((_by_quadrature, 65), (_by_sampling, 100)):
-        found = method(NARROW, NARROW, 0.3, _Given(X0, {}), getkey(), size)
+        found = method(_Pair(NARROW, NARROW, X0, {}), 0.3, getkey(), size)
         np.testing.assert_allclose(found.squared_l2, 0, atol=1e-25)
         np.testing.assert_allclose(found.total_variation, 0, atol=1e-12)
 

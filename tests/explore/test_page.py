@@ -151,7 +151,7 @@ def test_views_are_shared_by_their_address(visit):
 def test_starts_outside_are_grey(visit):
     page = visit("t=0.2&x0=3.75,0&show=")
     page.get_by_role("alert").wait_for()
-    assert "Outside what was trained" in page.inner_text("#message")
+    assert "Outside the training law" in page.inner_text("#message")
     assert "outside" in page.get_attribute("#figure", "class")
     page.fill("#x0-1-number", "0")
     page.wait_for_selector("#figure:not(.outside)")
@@ -194,5 +194,5 @@ def test_bridges_are_drawn_between_the_handles(visit):
     page.check("#show-bridges")
     page.wait_for_selector("html[data-bridged]", state="attached", timeout=200_000)
     page.locator(".handle.end").wait_for()
-    assert "effective share" in page.inner_text("#guidance")
+    assert "effective sample size" in page.inner_text("#guidance")
     assert not np.array_equal(pixels(page)[0], before)

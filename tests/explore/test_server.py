@@ -10,7 +10,7 @@ from explore_answers import fields, unmoved, unpacked
 
 import diracflow as df
 from diracflow.explore.explorer import Explorer
-from diracflow.explore.server import LONGEST, Server
+from diracflow.explore.server import MAX_ADDRESS, Server
 
 QUERY = "t=0.2&x0=0.3,-0.4"
 
@@ -70,7 +70,7 @@ def test_unknown_paths(ask, path):
 
 
 def test_long_addresses_are_refused(ask):
-    assert ask("api/picture?x0=" + "1" * LONGEST)[0] == 414
+    assert ask("api/picture?x0=" + "1" * MAX_ADDRESS)[0] == 414
     assert ask("api/picture?x0=" + "1" * 2**17)[0] == 414
 
 

@@ -38,7 +38,7 @@ def test_bridge_bands_follow_the_weights(fan, tmp_path):
     # Quantiles of 0, ..., 50 at equal weights.
     assert corners(axis) == [2.0, 48.0]
     assert corners(axis, 1) == [12.0, 38.0]
-    assert "effective share 0.50" in axis.get_title(loc="left")
+    assert "effective sample size 50%" in axis.get_title(loc="left")
     figure.savefig(tmp_path / "fan.png")
     assert (tmp_path / "fan.png").stat().st_size > 5000
 
