@@ -1,7 +1,7 @@
 """Figures of bridges and of filtered states over time."""
 
-from collections.abc import Sequence
-
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 from matplotlib.axes import Axes
@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
+from ..uses.weights import weighted_quantiles
 from .axes import BANDS, fan, levels_of
 from .figure_checks import require_kind
 from .style import EXACT, LEARNED, SOURCE, new_figure, style
@@ -28,15 +29,15 @@ def bridge_fan(bridge: Bridge) -> Figure:
     require_kind("bridge", bridge, Bridge, "diracflow.bridge")
     times, paths = np.asarray(bridge.times), np.asarray(bridge.paths)
     weights, dim = np.asarray(bridge.weights), paths.shape[-1]
-    levels = levels_of(BANDS)
+    levels, quantiles = levels_of(BANDS), jax.vmap(weighted_quantiles, (1, None, None), 1)
     # Paths are drawn in proportion to their weights.
     comb = (np.arange(_SHOWN) + 0.5) / _SHOWN
     shown = paths[np.minimum(np.searchsorted(np.cumsum(weights), comb), len(paths) - 1)]
     figure = new_figure(3.6 * dim + 0.6, 3.0)
     axes = figure.subplots(1, dim, squeeze=False)[0]
     for component, axis in enumerate(axes):
-        values = paths[:, :, component]
-        bands = dict(zip(levels, _quantiles(values, weights, levels), strict=True))
+        values = jnp.asarray(paths[:, :, component])
+        bands = dict(zip(levels, quantiles(values, bridge.weights, jnp.array(levels)), strict=True))
         axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
         fan(axis, times, bands)
         ends = paths[0, [0, -1], component]
@@ -109,13 +110,3 @@ def _pairs(levels: list[float]) -> list[tuple[float, float]]:
     ordered = sorted(levels)
     pairs = zip(ordered, reversed(ordered), strict=True)
     return [(low, high) for low, high in pairs if low < 0.5 < high]
-
-
-def _quantiles(
-    values: Float[np.ndarray, "paths times"], weights: np.ndarray, levels: Sequence[float]
-) -> Float[np.ndarray, "levels times"]:
-    order = np.argsort(values, axis=0)
-    cumulated = np.cumsum(weights[order], axis=0)
-    index = [(cumulated < level * cumulated[-1]).sum(axis=0) for level in levels]
-    rows = np.minimum(np.stack(index), len(values) - 1)
-    return np.take_along_axis(np.sort(values, axis=0), rows, axis=0)

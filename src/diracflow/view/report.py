@@ -69,7 +69,7 @@ def _head(density: TransitionDensity, file: str) -> Iterator[str]:
 
 
 def _learned(density: TransitionDensity) -> Iterator[str]:
-    yield element("h2", "What was learned")
+    yield element("h2", "Problem")
     noise = density.sde.noise_dim
     pairs: dict[str, object] = {
         "state": f"{density.dim} component{_s(density.dim)}, {noise} noise column{_s(noise)}",
@@ -242,7 +242,7 @@ def _judgement(density: TransitionDensity) -> dict[str, object]:
     if bounds:
         last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
         words = (f"{r['bound'] + 3 * r['stderr']:.1e} from the {r['start']}" for r in last)
-        lines_["total variation to the truth, at most"] = ", ".join(words)
+        lines_["upper bound on the total variation"] = ", ".join(words)
     if errors:
         worst = max(row["squared_l2"] for row in errors)
         lines_["relative squared L2 error"] = f"at most {worst:.1e}, mean over starts"
