@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from diracflow.planning.build_ansatz import build_ansatz, source_name
+from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.density.learned import Facts
-from diracflow.planning.build_ansatz import build_ansatz, source_name
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.planning.subinterval_rule import leg_length
 from diracflow.sde.chart import chart_for
 from diracflow.sde.conditioning import conditioning_laws

@@ -25,7 +25,7 @@ BAD = (
     "density.log_probability(jnp.zeros(1), 0.5, jnp.zeros(1))",
     "df.no_such_name",
     "df.bridge(jax.random.key(0), sde)",
-    'layers: str = df.plan(sde, df.Normal(0.0, 1.0), 1.0).layers',
+    "layers: str = df.plan(sde, df.Normal(0.0, 1.0), 1.0).layers",
 )
 
 

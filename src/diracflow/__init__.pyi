@@ -68,6 +68,7 @@ from .training.termination import TrainingTerminated as TrainingTerminated
 from .training.threads import limit_threads as limit_threads
 from .transition.query_progress import query_progress as query_progress
 from .transition.transition_density import AbstractTransitionDensity as AbstractTransitionDensity
+from .uses import numpyro as numpyro
 from .uses.bridges import bridge as bridge
 from .uses.estimation import maximum_likelihood as maximum_likelihood
 from .uses.filtering import filter as filter

@@ -1,4 +1,4 @@
-"""Checks without an exact solution: they pass good densities and find bad ones."""
+"""Checks without an exact solution accept good densities and reject bad ones."""
 
 import json
 
@@ -18,7 +18,7 @@ X0 = np.array([0.4, -0.3])
 @pytest.mark.slow
 def test_half_steps_agree_with_whole_ones(trained, getkey):
     found = chapman_kolmogorov(trained, getkey(), 0.3, X0)
-    # Recorded error of this training: 1e-3 in total variation, below the noise.
+    # The recorded error of this training is 1e-3 in total variation, below the sampling error.
     assert abs(found.squared) < 4 * found.stderr
     assert found.stderr < 1e-3
 
@@ -26,14 +26,14 @@ def test_half_steps_agree_with_whole_ones(trained, getkey):
 @pytest.mark.slow
 def test_half_steps_find_a_density_that_does_not_add_up(trained, getkey):
     class Slow(df.TransitionDensity):
-        """Time runs at another pace in the second half."""
+        """A density whose time is scaled in the second half."""
 
         def _at_time(self, t):
             return super()._at_time(jnp.where(t > 0.2, 0.8 * t, t))
 
     slow = Slow(trained.ansatz, trained.trajectory, trained.starts, trained.facts)
     found = chapman_kolmogorov(slow, getkey(), 0.3, X0)
-    # The measure by which `diracflow check` fails a model.
+    # The criterion by which `diracflow check` rejects a model.
     assert found.squared > 4 * found.stderr
     assert found.discrepancy > 0.05
 
@@ -47,13 +47,13 @@ def test_time_dependent_equations_have_no_half_steps(trained, getkey):
 
 def test_draws_agree_with_paths(trained, getkey):
     found = agreement_with_paths(trained, getkey(), 0.3, X0, paths=1000, steps=200)
-    # Four standard errors: a correct density fails for one key in some thousand.
+    # Four standard errors: a correct density fails for one key in several thousand.
     assert max(found.mean_z, found.covariance_z, found.energy_z) < 4
 
 
 def test_paths_find_a_shift(trained, getkey):
     class Shifted(df.TransitionDensity):
-        """Draws a third of a deviation off."""
+        """A density whose draws are shifted by a third of a standard deviation."""
 
         def _from_noise(self, state, noise, x0):
             return super()._from_noise(state, noise, x0) + 0.2

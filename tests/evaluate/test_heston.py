@@ -1,4 +1,4 @@
-"""Marginals of Heston's model by what is known of them otherwise."""
+"""Marginals of Heston's model against independent results."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ X0 = np.array([0.1, 0.12])
 
 
 def covering(t, width=20.0, law=LAW):
-    """Points within so many deviations of the mean, and their spacing."""
+    """Return points within some standard deviations of the mean, and their spacing."""
     deviation = np.sqrt(law.integrated_variance(t, X0[1]))
     offsets, step = np.linspace(-width, width, 4001, retstep=True)
     return law.mean(t, X0) + deviation * offsets, deviation * step
@@ -26,7 +26,7 @@ def covering(t, width=20.0, law=LAW):
 def test_unit_mass_mean_and_price(t):
     x, step = covering(t)
     p = LAW.log_price(x, t, X0)
-    # Trapezoidal sums of an analytic function; what lies beyond twenty deviations, and rounding.
+    # Trapezoidal sums of an analytic function, up to rounding and the tails beyond 20 deviations.
     np.testing.assert_allclose(p.sum() * step, 1.0, atol=1e-9)
     np.testing.assert_allclose(p @ x * step, LAW.mean(t, X0), atol=1e-9)
     # The price grows at the rate of the drift, whatever the variance does.
@@ -53,7 +53,7 @@ def test_characteristic_function_is_that_of_the_equation():
     slope = (log(t, 0.1 + h) - log(t, 0.1 - h)) / (2 * h)
     drift = 1j * u * (0.05 - 0.1 / 2) + 2.0 * (0.09 - 0.1) * slope
     noise = 0.1 / 2 * (-(u**2) + 2 * 1j * u * -0.6 * 0.3 * slope + 0.09 * slope**2)
-    # An error of h squared times third derivatives of some ten.
+    # The error is h squared times third derivatives of about ten.
     np.testing.assert_allclose(rate, drift + noise, atol=1e-6)
 
 
@@ -65,8 +65,8 @@ def test_it_agrees_with_paths(getkey):
     prices, variances = np.asarray(jax.vmap(chart.from_real)(ends)).T
     x, step = covering(0.5, 10.0)
     cdf = np.cumsum(LAW.log_price(x, 0.5, X0)) * step
-    # Two thousand paths see a distance of 0.03; two hundred Euler steps err by less than a tenth
-    # of that. One correct key in ten thousand fails.
+    # Two thousand paths resolve a distance of 0.03; the error of two hundred Euler steps is below
+    # a tenth of that. One correct key in ten thousand fails.
     assert kstest(prices, lambda p: np.interp(p, x, cdf)).pvalue > 1e-4
     c = 4 / (0.09 * -np.expm1(-1.0))
     law = ncx2(4 * 2 * 0.09 / 0.09, 2 * c * X0[1] * np.exp(-1.0), scale=1 / (2 * c))
@@ -78,7 +78,7 @@ def test_marginals_of_independent_components():
     both, one = df.models.benes(0.0).exact, df.models.benes(dim=1).exact
     x0, t = np.array([0.3, -0.2]), 2.0
     for start, part in zip(x0, marginals(both, t, x0, grid=97), strict=True):
-        # Even sums of analytic functions; seven deviations leave out less than 1e-8.
+        # Trapezoidal sums of analytic functions; the tails beyond seven deviations are below 1e-8.
         np.testing.assert_allclose(part.weights @ part.prob, 1.0, atol=1e-7)
         assert part.squared_l2(np.asarray(one.prob(part.x[:, None], t, [start]))) < 1e-12
 

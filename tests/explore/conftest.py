@@ -11,7 +11,8 @@ from diracflow.explore.server import Server
 @pytest.fixture(scope="package")
 def server(trained):
     """The page of the shared density, served on a free port."""
-    # Warnings of starts outside come once for each density; those here are not those of others.
+    # The warning about starts outside the training law is raised once per density, so this density
+    # must not be shared with other tests.
     own = trained.with_facts()
     with Server(Explorer(own, title="benes")) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
@@ -21,7 +22,7 @@ def server(trained):
 
 @pytest.fixture
 def ask(server):
-    """Status, headers and body of a request."""
+    """Return a function that sends a request and returns status, headers and body."""
 
     def call(path, method="GET", host=None, **headers):
         if host is not None:

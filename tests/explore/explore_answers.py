@@ -1,4 +1,4 @@
-"""Reading binary answers, and densities that need no training."""
+"""Decoding of binary answers, and densities that need no training."""
 
 import json
 import struct
@@ -6,24 +6,24 @@ import struct
 import jax
 import jax.random as jr
 import numpy as np
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.density.learned import Facts
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.sde.conditioning import conditioning_laws
 from diracflow.training.trajectory import Trajectory
 
 
 def unpacked(body):
-    """Header and numbers of a binary answer."""
+    """Return header and numbers of a binary answer."""
     (length,) = struct.unpack("<I", body[:4])
     return json.loads(body[4 : 4 + length]), np.frombuffer(body[4 + length :], "<f4")
 
 
 def fields(body):
-    """Box, learned and exact values of a picture."""
+    """Return box, learned and exact values of a picture."""
     header, numbers = unpacked(body)
     size, cloud = np.prod(header["shape"]), np.prod(header["cloud"])
     learned, exact = numbers[:size], numbers[size + cloud :]
@@ -31,7 +31,7 @@ def fields(body):
 
 
 def unmoved(model, horizon):
-    """A density whose flow has not moved: its source, which is exact for linear SDEs."""
+    """Return a density with the identity flow: its source, which is exact for linear SDEs."""
     laws = conditioning_laws(model.sde, model.starts, model.params, None)
     settings = sized(settings_for("quick", layers=2, hidden=4), model.sde.dim, laws.law.dim)
     with jax.enable_x64(True):

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: Chromium without a window, driven by Playwright."""
+"""The explorer in headless Chromium, driven by Playwright."""
 
 import re
 import shutil
@@ -27,13 +27,13 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium, server, monkeypatch):
-    """Open the page at a view; whatever goes wrong on it fails the test at its end."""
-    # The certificate has a test of its own, and takes long to compile.
+    """Return a function that opens the page; errors on the page fail the test at its end."""
+    # The certificate has a separate test, and it takes long to compile.
     monkeypatch.setattr(server.explorer, "certificate", lambda query: CERTIFICATE)
     troubles, contexts = [], []
 
     def record(message):
-        # Refused queries and repeated reading of pixels are the tests' own doing.
+        # The tests themselves send invalid queries and read pixels repeatedly.
         expected = re.search("status of 400|willReadFrequently", message.text)
         if message.type in ("error", "warning") and not expected:
             troubles.append(message.text)
@@ -61,12 +61,12 @@ def visit(chromium, server, monkeypatch):
 
 
 def drawn(page, text="t="):
-    """Wait until the picture of a query that holds `text` is shown."""
+    """Wait until the picture of a query that contains `text` is shown."""
     page.wait_for_selector(f'html[data-drawn*="{text}"]', state="attached")
 
 
 def pixels(page, name="learned"):
-    """The picture inside its axes, with the box it stands for and the top of its colours."""
+    """Return the picture inside its axes, its box and the upper end of its colours."""
     found = page.evaluate(
         """(name) => {
           const canvas = document.getElementById(`canvas-${name}`);
@@ -92,17 +92,18 @@ def test_pixels_are_those_of_the_density(visit, trained, benes):
         y = box[1, 1] - (j + 0.5) / down * (box[1, 1] - box[1, 0])
         values = np.asarray(law.prob(np.stack([x, y], axis=-1), 0.2, [0.3, -0.4]))
         expected = 255 * viridis(values / top)[..., :3]
-        # The mark of the start, and its handle, lie above the picture.
+        # The mark of the start and its handle cover part of the picture.
         away = np.hypot(x - 0.3, y + 0.4) > 0.25
-        # Six parts of 255 are those of a colour map known at sixteenths; a few more are rounding
-        # and the straight lines between points of the grid.
+        # The colour map is sampled at sixteenths, which costs 6 of 255; rounding and bilinear
+        # interpolation cost a few more.
         assert away.mean() > 0.9
         assert np.abs(colours[j, i] - expected)[away].max() < 10
         assert values.max() > 0.9 * top
 
 
 def test_sliders_change_the_picture(visit):
-    # On axes that are held: else they follow, and over short times densities only change in scale.
+    # The axes are held fixed. Otherwise they adapt, and at short times densities change in scale
+    # only.
     page = visit("t=0.2&x0=0,0&box=-3,3,-3,3&show=")
     before, _, _ = pixels(page)
     page.locator("#t").evaluate(
@@ -151,7 +152,7 @@ def test_views_are_shared_by_their_address(visit):
 def test_starts_outside_are_grey(visit):
     page = visit("t=0.2&x0=3.75,0&show=")
     page.get_by_role("alert").wait_for()
-    assert "Outside what was trained" in page.inner_text("#message")
+    assert "Outside the training law" in page.inner_text("#message")
     assert "outside" in page.get_attribute("#figure", "class")
     page.fill("#x0-1-number", "0")
     page.wait_for_selector("#figure:not(.outside)")
@@ -194,5 +195,5 @@ def test_bridges_are_drawn_between_the_handles(visit):
     page.check("#show-bridges")
     page.wait_for_selector("html[data-bridged]", state="attached", timeout=200_000)
     page.locator(".handle.end").wait_for()
-    assert "effective share" in page.inner_text("#guidance")
+    assert "effective sample size" in page.inner_text("#guidance")
     assert not np.array_equal(pixels(page)[0], before)

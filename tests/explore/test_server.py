@@ -1,4 +1,4 @@
-"""The explorer without a browser: what it answers, and to whom."""
+"""The answers of the explorer's server, and its access rules."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ from explore_answers import fields, unmoved, unpacked
 
 import diracflow as df
 from diracflow.explore.explorer import Explorer
-from diracflow.explore.server import LONGEST, Server
+from diracflow.explore.server import MAX_ADDRESS, Server
 
 QUERY = "t=0.2&x0=0.3,-0.4"
 
@@ -31,7 +31,7 @@ def test_the_page_needs_nothing_from_elsewhere(ask, server):
         text = body.decode().replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert "http:" not in text
         assert "https:" not in text
-        assert "style=" not in text, "the policy forbids styles in place"
+        assert "style=" not in text, "the policy forbids inline styles"
 
 
 def test_only_this_machine_is_served(server):
@@ -70,7 +70,7 @@ def test_unknown_paths(ask, path):
 
 
 def test_long_addresses_are_refused(ask):
-    assert ask("api/picture?x0=" + "1" * LONGEST)[0] == 414
+    assert ask("api/picture?x0=" + "1" * MAX_ADDRESS)[0] == 414
     assert ask("api/picture?x0=" + "1" * 2**17)[0] == 414
 
 
@@ -118,9 +118,9 @@ def test_pictures_hold_the_density(ask, trained, benes):
     points = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, 2)
     for found, law in ((learned, trained), (exact, benes.exact)):
         values = np.asarray(law.prob(points, 0.2, [0.3, -0.4])).reshape(found.shape)
-        # Rounded to float32 on the way, no more.
+        # The only error is rounding to float32.
         np.testing.assert_allclose(found, values, rtol=1e-6, atol=1e-30)
-        # Hardly anything lies beyond the axes; sums over a grid of smooth functions are accurate.
+        # Little mass lies beyond the axes, and sums of smooth functions over a grid are accurate.
         cell = np.prod((box[:, 1] - box[:, 0]) / (np.array(found.shape) - 1))
         assert abs(found.sum() * cell - 1) < 0.02
 
@@ -172,7 +172,7 @@ def test_half_a_request_keeps_nobody_waiting(ask, server):
 
 @pytest.fixture(scope="module")
 def family():
-    """Over parameters, without training: the source is exact."""
+    """A density over parameters, without training: the source is exact."""
     return Explorer(unmoved(df.models.ornstein_uhlenbeck_family(), 0.2))
 
 

@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.masks import input_selection, orders
+from diracflow.planning.sizes import parameter_count, sized
 
 import diracflow as df
 from diracflow.flow.networks import InputSelection, OwnNetworks
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.masks import input_selection, orders
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import parameter_count, sized
 
 CHAIN = np.eye(6, k=1) + np.eye(6, k=-1)
 

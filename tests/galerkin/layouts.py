@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.assembly import linearise
@@ -13,9 +15,7 @@ from diracflow.galerkin.collocation import draw, laid_out, place
 from diracflow.galerkin.devices import Layout, mesh_over
 from diracflow.galerkin.implicit import factor, iterate, projected_size, system, values_at
 from diracflow.galerkin.velocity import velocity
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.sde.quasi_random import CUBES
 
 SAMPLES = 77  # two devices do not divide it, nor does a chunk

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.devices import Layout, checked_chunk, mesh_over
 from diracflow.galerkin.streamed import accumulated
 from diracflow.planning.memory import CHUNK, fitting_layout, predicted_memory
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 
 LAYOUTS = ("two", "two, chunks")
 

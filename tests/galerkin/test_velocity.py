@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.assembly import assemble, linearise
@@ -12,9 +14,7 @@ from diracflow.galerkin.implicit import factor, iterate, system, values_at
 from diracflow.galerkin.rows import Rows, gram_matrix
 from diracflow.galerkin.solve import normal_equations, relative_residual
 from diracflow.galerkin.velocity import survey, velocity
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.sde.quasi_random import CUBES
 
 BOTH = pytest.mark.parametrize("preset", ["accurate", "paper"])

@@ -3,11 +3,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.source.ensemble import ensemble
 
 WELL = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)

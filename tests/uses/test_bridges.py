@@ -8,7 +8,7 @@ import diracflow as df
 from helpers import EXACT_MODELS
 
 BENES = df.models.benes()
-# Brownian motion: Euler's step is exact, and quick to compile.
+# For Brownian motion the Euler step is exact, and it compiles quickly.
 _PLANE = df.models.brownian(2).sde
 BROWNIAN = df.models.Model(
     "brownian", _PLANE, df.Normal(0.0, 1.0), 1.0, df.SourceDensity(df.EulerSource(_PLANE))
@@ -24,7 +24,7 @@ def bridged(model, key, t=1.0, steps=200, paths=2000, **others):
 
 
 def at(found, share):
-    """The instant nearest to a share of the time span, and its index."""
+    """Return the index of the time nearest to a fraction of the time span, and this time."""
     index = int(np.argmin(np.abs(found.times - share * found.times[-1])))
     return index, float(found.times[index])
 
@@ -55,7 +55,7 @@ def test_ornstein_uhlenbeck_bridge_has_the_marginals_of_bayes_rule(getkey):
 @pytest.mark.parametrize("name", ["ou-1d", "benes", "sheared"])
 def test_an_exact_density_guides_well(name, getkey):
     found = bridged(EXACT_MODELS[name][0], getkey())
-    # The rest is lost to Euler's step: its log-density is off by half the slope of the drift
+    # The loss comes from the Euler step: the error of its log-density is half the drift Jacobian
     # times (dW^2 - h), of total variance of order t h.
     assert found.effective_share > 0.9
 
@@ -63,8 +63,9 @@ def test_an_exact_density_guides_well(name, getkey):
 @pytest.mark.slow
 def test_true_short_transitions_do_not_suit_noise_that_depends_on_the_state(getkey):
     sheared = EXACT_MODELS["sheared"][0]
-    # A Gaussian step misses the true one by sqrt(h) in the log-density: over all steps the variance
-    # stays of order t however short they are. Shares are 0.3 to 0.4 with 20 to 200 steps.
+    # The log-density of a Gaussian step has an error of order sqrt(h): summed over all steps the
+    # variance is of order t for any h. Effective sample sizes are 0.3 to 0.4 of the paths with 20
+    # to 200 steps.
     assert bridged(sheared, getkey(), local=sheared.exact).effective_share < 0.6
 
 
@@ -75,7 +76,7 @@ def test_linear_oscillators_with_noise_on_the_velocity_are_bridged_exactly(steps
     ends = (jnp.array([0.3, -0.5]), jnp.array([0.8, 0.4]))
     found = df.bridge(getkey(), model.exact, *ends, 1.0, steps, 64, sde=model.sde)
     exact = float(model.exact.log_prob(ends[1], 1.0, ends[0]))
-    # Widths of the last steps are (t / steps^2)^(3/2): rounding counts against them.
+    # The last steps have widths of order (t / steps^2)^(3/2), to which rounding is relative.
     np.testing.assert_allclose(found.log_weights, exact, atol=1e-7)
 
 
@@ -98,14 +99,16 @@ def test_weights_make_up_for_a_density_of_another_process(getkey):
     found = df.bridge(
         *(getkey(), BROWNIAN.exact, x0, x1, 1.0, 200, 4000), sde=BENES.sde, local=BENES.exact
     )
-    assert found.effective_share < 0.99, "the wrong density must be noticed"
+    assert found.effective_share < 0.99, "the weights must show that the density is wrong"
     exact = float(BENES.exact.log_prob(x1, 1.0, x0))
     weights = np.exp(np.asarray(found.log_weights) - exact)
-    # Five standard errors; the wrong last transition over 1 / 200^2 adds a bias of that order.
+    # Five standard errors. The wrong density enters over the last step, and adds a bias of order
+    # 1 / 200^2.
     assert abs(weights.mean() - 1) < 5 * weights.std() / np.sqrt(len(weights))
     middle, s = at(found, 0.5)
     variance = found.mean(lambda path: (path[middle] - x0 - s * (x1 - x0)) ** 2)
-    # A Brownian bridge's; squares of Gaussians have the relative standard error sqrt(2 / n).
+    # The variance of a Brownian bridge. Squares of Gaussians have the relative standard error
+    # sqrt(2 / n).
     error = 5 * np.sqrt(2 / (4000 * found.effective_share))
     np.testing.assert_allclose(variance, s * (1 - s), rtol=error)
 
@@ -115,8 +118,8 @@ def test_the_density_by_euler_steps_is_of_first_order(getkey):
     exact = float(OU.exact.log_prob(np.ones(1), 1.0, np.zeros(1)))
     key = getkey()
     errors = [bridged(OU, key, steps=n, paths=20_000).log_density - exact for n in (50, 200)]
-    # 0.022 and 0.005 with standard errors 6e-4 and 3e-4: the ratio is known to 0.3. At order one
-    # half it would be two, at order two sixteen.
+    # Errors of 0.022 and 0.005 with standard errors 6e-4 and 3e-4: the ratio is known to 0.3. It
+    # would be 2 at order one half and 16 at order two.
     assert 2.7 < errors[0] / errors[1] < 5.5
 
 

@@ -1,4 +1,4 @@
-"""Maximum likelihood, where the answer of an autoregression is known."""
+"""Maximum likelihood of an OU process against least squares for the autoregression."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.uses.interval import from_intervals, into_intervals
+from diracflow.uses.estimation import from_intervals, into_intervals
 
 OU = df.ExactOrnsteinUhlenbeck()
 TRUE = {"rate": 1.2, "level": 0.4, "noise": 0.5}
@@ -32,7 +32,7 @@ def estimate(states):
 
 
 def ou_params(regression):
-    """Parameters of the process whose steps are intercept + slope * x + deviation * noise."""
+    """Return parameters of the process with steps intercept + slope * x + deviation * noise."""
     intercept, slope, log_deviation = regression
     rate = -jnp.log(slope) / GAP
     noise = jnp.exp(log_deviation) * jnp.sqrt(2 * rate / (1 - slope**2))
@@ -40,7 +40,7 @@ def ou_params(regression):
 
 
 def regression(states):
-    """Least squares is maximum likelihood; its information is block diagonal."""
+    """Return the least-squares fit, which maximises the likelihood, and its covariance."""
     design = np.stack([np.ones(LENGTH), states[:-1, 0]], axis=1)
     found, squares, *_ = np.linalg.lstsq(design, states[1:, 0], rcond=None)
     variance = squares[0] / LENGTH
@@ -60,7 +60,7 @@ def test_the_maximum_is_that_of_the_autoregression(states, estimate):
 
 
 def test_the_information_is_that_of_the_autoregression(states, estimate):
-    # At a maximum, where first derivatives vanish, the information changes as a tensor.
+    # First derivatives vanish at a maximum, so the information transforms as a tensor.
     found, covariance = regression(states)
     jacobian = jax.jacobian(ou_params)(found)
     expected = jacobian @ covariance @ jacobian.T
@@ -71,13 +71,13 @@ def test_the_information_is_that_of_the_autoregression(states, estimate):
 
 
 def test_estimates_lie_within_their_errors(estimate):
-    # Five standard errors: an efficient estimate misses for about one path in a million.
+    # Five standard errors: an efficient estimate fails for about one path in a million.
     for name, value in TRUE.items():
         assert abs(estimate.params[name] - value) < 5 * estimate.standard_errors[name]
 
 
 def test_what_the_data_leave_open_is_said():
-    # One transition cannot tell rate, level and noise apart.
+    # One transition does not determine rate, level and noise.
     found = df.maximum_likelihood(
         OU,
         [0.0, 0.5],

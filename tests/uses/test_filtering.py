@@ -7,10 +7,10 @@ from jax.scipy.stats import norm
 import diracflow as df
 
 OU = df.models.ornstein_uhlenbeck(2, rate=[[1.0, 0.5], [-0.3, 0.8]], noise=[[0.8, 0.0], [0.3, 0.6]])
-# Brownian motion: Euler's step is exact, and quick to compile.
+# For Brownian motion the Euler step is exact, and it compiles quickly.
 LINE = df.SourceDensity(df.EulerSource(df.models.brownian(1).sde), horizon=0.4)
 INITIAL = df.Normal([0.5, -0.5], 0.7)
-# The first component only, with unequal gaps, one at the start itself and one without observation.
+# The first component is observed, at unequal gaps, once at the start; one observation is missing.
 TIMES = np.array([0.0, 0.3, 0.7, 1.5, 1.6, 2.4, 4.0, 4.2])
 SEEN = np.array([0.9, 0.4, -0.2, np.nan, 0.1, -0.6, 0.5, 1.0])[:, None]
 NOISE = 0.4
@@ -32,14 +32,14 @@ def reference():
 
 @pytest.fixture(scope="module")
 def replicates():
-    """The filter with thirty-two keys."""
+    """Return the results of the filter for 32 keys."""
     keys = jr.split(jr.key(5), 32)
     run = lambda key: df.filter(key, OU.exact, TIMES, SEEN, observe, 500, initial=INITIAL)
     return [run(key) for key in keys]
 
 
 def within_errors(values, exact):
-    """Means over replicates, by their own standard errors."""
+    """Return `True` if means over replicates agree with `exact` within standard errors."""
     values = np.asarray(values)
     error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
     # Student's t with 31 degrees of freedom exceeds 6 about once in a million.
@@ -49,7 +49,7 @@ def within_errors(values, exact):
 def test_evidence_is_unbiased(replicates, reference):
     ratios = [np.exp(found.log_evidence - reference.log_evidence) for found in replicates]
     assert within_errors(ratios, 1.0)
-    assert np.std(ratios) < 0.2  # or the comparison would say little
+    assert np.std(ratios) < 0.2  # so that the comparison is sharp
 
 
 def test_means_and_variances_are_those_of_the_kalman_filter(replicates, reference):
@@ -66,19 +66,19 @@ def test_quantiles_are_those_of_the_kalman_filter(replicates, reference):
         np.array([0.05, 0.5, 0.95])[None, :, None]
     )
     mean = np.mean([found.quantiles for found in replicates], axis=0)
-    # The standard error of a 5 % quantile of n draws is 2.1 deviations / sqrt(n), with about a
-    # third of 32 * 500 particles in effect; five of them.
+    # Five standard errors. That of a 5 % quantile of n draws is 2.1 standard deviations / sqrt(n);
+    # the effective sample size is about a third of 32 * 500 particles.
     np.testing.assert_allclose(mean, exact, atol=5 * 2.1 * deviations.max() / np.sqrt(5000))
 
 
-def test_particles_are_drawn_anew_below_half(getkey):
+def test_particles_are_resampled_below_half(getkey):
     sharp = lambda x, y: norm.logpdf(y, x[0], 0.02)
     times, seen = np.array([0.1, 0.1001]), np.array([0.3, np.nan])
     found = df.filter(getkey(), LINE, times, seen, sharp, 2000, initial=[0.0], history=True)
     assert found.effective_shares[0] < 0.5
-    assert found.effective_shares[1] == pytest.approx(1.0), "equal weights after drawing anew"
+    assert found.effective_shares[1] == pytest.approx(1.0), "equal weights after resampling"
     spread = np.asarray(found.particles[1]).std()
-    # Two hundredths from the observation, a hundredth from the short jump.
+    # A standard deviation of 0.02 from the observation, 0.01 from the short jump.
     assert 0.015 < spread < 0.03
     np.testing.assert_allclose(found.means[0], found.weights[0] @ found.particles[0])
 

@@ -1,4 +1,4 @@
-"""Posteriors of parameters, where they are known."""
+"""Posteriors of parameters against known ones."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ OU = df.ExactOrnsteinUhlenbeck()
 TRUE = {"rate": 0.8, "level": 0.3, "noise": 0.6}
 GAP, LENGTH = 0.5, 60
 TIMES = GAP * np.arange(LENGTH + 1)
-# All but the level known, to a hundredth of a percent.
+# Priors that fix all parameters but the level, to 0.01 %.
 PRIOR = {
     "rate": df.Uniform(0.8, 0.80008),
     "level": df.Normal(0.0, 1.0),
@@ -40,7 +40,7 @@ def tree(states):
 
 
 def conjugate(states):
-    """Mean and deviation of the level, given rate and noise: a Gaussian linear model."""
+    """Return mean and standard deviation of the level in a Gaussian linear model."""
     decay = np.exp(-TRUE["rate"] * GAP)
     variance = TRUE["noise"] ** 2 * (1 - decay**2) / (2 * TRUE["rate"])
     seen = states[1:, 0] - decay * states[:-1, 0]  # (1 - decay) level + noise
@@ -52,7 +52,7 @@ def test_posterior_of_the_level_is_the_conjugate_one(states, tree):
     mean, deviation = conjugate(states)
     level = tree.posterior["level"]
     error = deviation / np.sqrt(level.attrs["ess"])
-    # Five standard errors of a mean, and of a deviation, whose own is smaller by sqrt(2).
+    # Five standard errors of a mean; that of a standard deviation is smaller by sqrt(2).
     assert abs(float(level.mean()) - mean) < 5 * error
     assert abs(float(level.std()) - deviation) < 5 * error / np.sqrt(2)
 

@@ -15,7 +15,7 @@ TIMES = np.array([0.0, 0.2, 0.9, 1.0, 2.5, 2.7])
 
 
 def path(key, times=TIMES, batch=()):
-    """A path of the OU process, or several."""
+    """Return one path of the OU process, or several."""
     states = [jnp.full((*batch, 1), 0.5)]
     for one, gap in zip(jr.split(key, len(times) - 1), np.diff(times), strict=True):
         states.append(OU.sample(one, gap, states[-1], params=PARAMS))
@@ -23,7 +23,7 @@ def path(key, times=TIMES, batch=()):
 
 
 def test_an_ou_path_is_a_gaussian_vector(getkey):
-    # Independent of transitions: mean and covariance function of the process from a fixed start.
+    # An independent formula: mean and covariance function of the process from a fixed start.
     x = path(getkey())
     t = TIMES[1:]
     mean = 0.3 + np.exp(-0.8 * t) * (x[0, 0] - 0.3)

@@ -38,7 +38,7 @@ def test_joint_shows_the_density(trained, benes):
 
 
 def certified(density, judged):
-    """The density with a made up certificate beside its errors."""
+    """Return the density with an invented certificate and its errors."""
     rows = [
         {"t": t, "start": start, "bound": 0.1 * t, "stderr": 0.01 * t}
         for t in (0.1, 0.3)
@@ -86,12 +86,13 @@ def test_formats_follow_the_name_of_the_file(judged, tmp_path):
 
 
 def test_a_thin_density_fills_its_picture():
-    """Position and velocity of an oscillator just after the start: a line, drawn to one scale."""
+    """Shortly after the start, position and velocity of an oscillator lie almost on a line."""
     model = df.models.linear_langevin()
     figure = df.view.planes(model.exact, [0.01], np.zeros(2))
     image = figure.axes[0].images[0]
     shown = image.get_array() > 0.1 * image.get_array().max()
-    # A Gaussian above a tenth of its height, in a box of some seven deviations, fills a tenth.
+    # In a box of about seven standard deviations a Gaussian exceeds a tenth of its maximum in a
+    # tenth of the area.
     assert shown.mean() > 0.05
 
 
@@ -102,3 +103,12 @@ def test_a_history_of_zeros_is_said_so(trained):
     figure = df.view.training_history(trained.with_facts(history=(zero, zero, zero)))
     words = [[text.get_text() for text in axis.texts] for axis in figure.axes]
     assert words == [["zero throughout"], [], [], [], [], []]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_propagated_laws_are_drawn_in_any_dimension(dim):
+    model = df.models.ornstein_uhlenbeck(dim)
+    law = df.propagate(model.exact, df.Normal(0.0, 0.5), 0.4, draws=64)
+    axis = df.view.propagated(law, jr.key(0), points=11).axes[0]
+    assert "0.4" in axis.get_title(loc="left")
+    assert axis.lines or axis.collections

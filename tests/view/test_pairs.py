@@ -11,7 +11,7 @@ def test_pairs_show_marginals_of_the_density(tmp_path):
     shown = [axis for axis in figure.axes if axis.get_visible()]
     assert len(shown) == 6
     assert [axis.get_xlabel() for axis in shown[-3:]] == ["$x_{1}$", "$x_{2}$", "$x_{3}$"]
-    # The exact marginal is that of a Gaussian, whose middle is its mean.
+    # The exact marginal is Gaussian, centred at its mean.
     mean = law.sample(jr.key(0), 0.5, [1.0, 0.0, -1.0], (4000,)).mean(axis=0)
     for axis, component in ((shown[0], 0), (shown[2], 1), (shown[5], 2)):
         x, heights = axis.lines[0].get_data()
@@ -29,9 +29,23 @@ def test_one_component_has_no_pairs():
 
 
 def test_a_picture_of_an_exact_density_stays_in_its_domain():
-    """Else heat maps would show a strip of states that there are none of."""
+    """Heat maps must not show states outside the domain."""
     law = df.models.geometric_brownian().exact
     from diracflow.view.axes import _inside
 
     box = _inside(law, np.array([[-1.0, 2.0]]))
     assert box.tolist() == [[0.0, 2.0]]
+
+
+def test_pairs_show_every_parameter():
+    xarray = pytest.importorskip("xarray")
+    draws = np.random.default_rng(0).normal(size=(2, 50, 3))
+    names = ("rate", "level", "noise")
+    table = {name: (("chain", "draw"), draws[..., i]) for i, name in enumerate(names)}
+    tree = xarray.DataTree.from_dict({"posterior": xarray.Dataset(table)})
+    figure = df.view.posterior_pairs(tree, truth={"rate": 0.0, "level": 0.1})
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    assert len(shown) == 6
+    assert [axis.get_xlabel() for axis in shown[-3:]] == list(names)
+    # A true value is one line on the diagonal; on a pair each known value is one line.
+    assert [len(axis.lines) for axis in shown] == [1, 3, 1, 2, 2, 0]

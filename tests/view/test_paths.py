@@ -11,7 +11,7 @@ TIMES = jnp.array([0.0, 0.4, 1.0])
 
 @pytest.fixture
 def fan():
-    """A hundred and one paths through 0, 1, ..., 100; the upper half has no weight."""
+    """Return 101 paths through 0, 1, ..., 100; the upper half has no weight."""
     middle = jnp.arange(101.0)
     paths = jnp.stack([jnp.zeros(101), middle, jnp.zeros(101)], axis=1)[:, :, None]
     return Bridge(TIMES, paths, jnp.where(middle > 50, -jnp.inf, 0.0), outside=0.0)
@@ -27,7 +27,7 @@ def bands():
 
 
 def corners(axis, number=0):
-    """Ordinates of a shaded band at the middle time."""
+    """Return the ordinates of a shaded band at the middle time."""
     points = axis.collections[number].get_paths()[0].vertices
     return sorted({float(y) for t, y in points if t == pytest.approx(0.4)})
 
@@ -35,10 +35,10 @@ def corners(axis, number=0):
 def test_bridge_bands_follow_the_weights(fan, tmp_path):
     figure = df.view.bridge_fan(fan)
     (axis,) = figure.axes
-    # Quantiles of 0, ..., 50 at equal weights.
+    # Quantiles of 0, ..., 50 with equal weights.
     assert corners(axis) == [2.0, 48.0]
     assert corners(axis, 1) == [12.0, 38.0]
-    assert "effective share 0.50" in axis.get_title(loc="left")
+    assert "effective sample size 50%" in axis.get_title(loc="left")
     figure.savefig(tmp_path / "fan.png")
     assert (tmp_path / "fan.png").stat().st_size > 5000
 

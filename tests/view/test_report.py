@@ -1,4 +1,4 @@
-"""The report is one page that needs nothing else, whatever a model file says."""
+"""The report is one self-contained page, for any content of a model file."""
 
 import re
 from html.parser import HTMLParser
@@ -20,7 +20,7 @@ ERRORS = tuple(
 
 
 class Read(HTMLParser):
-    """Elements with their attributes, and the text between them."""
+    """A parser that collects elements with their attributes, and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -45,7 +45,7 @@ class Read(HTMLParser):
 
 @pytest.fixture(scope="module")
 def told(trained):
-    """The shared density, with all that a file may say about it."""
+    """The shared density with all optional provenance."""
     return trained.with_facts(
         certificate=CERTIFICATE,
         errors=ERRORS,
@@ -118,7 +118,7 @@ def test_light_dark_phone_and_paper(written):
     for rule in ("prefers-color-scheme: dark", "max-width: 40rem", "@media print"):
         assert rule in written
     assert 'name="viewport"' in written
-    # Ink follows the page: black on white figures would vanish in the dark.
+    # Colours follow the theme: black lines would be invisible on a dark page.
     drawn = re.findall(r"<svg .*?</svg>", written, flags=re.DOTALL)
     assert not any("#000000" in svg for svg in drawn)
 

@@ -1,4 +1,4 @@
-"""Errors against exact densities, and reference solutions where there are none."""
+"""Error measures against exact densities, and reference solutions."""
 
 from .errors import Errors, bootstrap_mean, errors
 from .heston import HestonMarginals

@@ -1,8 +1,8 @@
-r"""Does a density agree with itself? Chapman and Kolmogorov's equation.
+r"""Consistency of a density with the Chapman--Kolmogorov equation.
 
 For a homogeneous process $\rho_t(x | x_0) = \int\rho_{t/2}(x | y)\,\rho_{t/2}(y | x_0)\,dy$. The
-right-hand side is a mean over draws $y$, judged at points $x$ of the density itself. Where the
-density depends on the time of the start, the second half starts $t/2$ later.
+right-hand side is estimated by a mean over draws $y$, at points $x$ drawn from the density. If the
+density depends on the start time, the second half starts $t/2$ later.
 """
 
 from typing import Any, NamedTuple
@@ -19,16 +19,16 @@ from ..sde.parameters import Params
 from ..transition.transition_density import log_probs
 from ..uses.underlying_sde import began_at, member_of, require_homogeneous, scalars
 
-# Groups of draws: their spread is the noise of the mean.
+# Number of groups of draws; their spread estimates the sampling error of the mean.
 _GROUPS = 16
 
 
 class Consistency(NamedTuple):
-    """How far two half steps are from a whole one."""
+    """Difference between one transition over `t` and two over `t / 2`."""
 
-    squared: float  # mean square of the relative difference, without bias; may be negative
+    squared: float  # unbiased mean square of the relative difference; may be negative
     stderr: float  # of `squared`
-    coverage: float  # the smallest share of the start law further out than a point half way
+    coverage: float  # smallest coverage of the intermediate points
 
     @property
     def discrepancy(self) -> float:
@@ -47,21 +47,32 @@ def chapman_kolmogorov(
     params: Params | None = None,
     start_time: float | None = None,
 ) -> Consistency:
-    """Compare two steps of `t / 2` with one of `t`, from the start `x0`."""
+    """Compare two transitions over `t / 2` with one over `t`.
+
+    **Arguments:**
+
+    - `density`: a learned density.
+    - `key`: a random key.
+    - `t`: a time within `density.reach`.
+    - `x0`: one start.
+    - `points`: number of points at which the densities are compared.
+    - `draws`: number of intermediate points, at least 32.
+    - `params`, `start_time`: as in the density's queries.
+    """
     key = checked_key(key)
     checked_count("points", points)
     checked_count("draws", draws, least=2 * _GROUPS)
-    given, began = scalars(density, params), began_at(density, start_time, "start_time")
+    scalar_params, began = scalars(density, params), began_at(density, start_time, "start_time")
     checked_one_point("x0", x0, density.dim)
     if density._is_composed(jnp.asarray(t)):
         raise ValueError(
-            f"Beyond t={density.reach:g} this density is composed by Chapman and Kolmogorov's "
-            "equation itself, which then tests little. Ask within the first leg."
+            f"Beyond t={density.reach:g} this density is itself composed by the "
+            "Chapman--Kolmogorov equation, so the test says little. Use `t <= density.reach`."
         )
-    whole: dict[str, Any] = {"params": given, "start_time": start_time}
+    whole: dict[str, Any] = {"params": scalar_params, "start_time": start_time}
     half = {**whole, "start_time": began + t / 2}
     if density.start_time is not None:
-        sde, half = member_of(density.sde, given), whole
+        sde, half = member_of(density.sde, scalar_params), whole
         require_homogeneous(sde, began, density.horizon, jnp.asarray(x0)[None])
     point_key, draw_key = jr.split(key)
     with jax.enable_x64(True):
@@ -81,7 +92,7 @@ def chapman_kolmogorov(
 def _ratios(
     density: TransitionDensity, t: float, x: Array, y: Array, x0: Array
 ) -> Float[Array, "points draws"]:
-    """Densities at `x` from each point half way, relative to that from the start."""
+    """Return the densities at `x` from each intermediate point, relative to that from `x0`."""
     dtype = x.dtype
     whole = log_probs(density, jnp.asarray(t, dtype), x, x0)
     half = log_probs(density, jnp.asarray(t / 2, dtype), x[:, None], y[None])
@@ -89,7 +100,7 @@ def _ratios(
 
 
 def _mean_product(errors: Float[np.ndarray, "points groups"]) -> float:
-    """Mean over points of the product of two different groups' errors: no noise is squared."""
+    """Return the mean product of errors of two different groups, which squares no noise."""
     groups = errors.shape[1]
     products = errors.sum(axis=1) ** 2 - (errors**2).sum(axis=1)
     return float(np.mean(products) / (groups * (groups - 1)))

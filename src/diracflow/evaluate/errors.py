@@ -1,4 +1,4 @@
-r"""How far a transition density is from the exact one.
+r"""Distances between a transition density and the exact one.
 
 For each time and start, three distances between the density $P$ and the exact $\rho$:
 
@@ -6,11 +6,11 @@ For each time and start, three distances between the density $P$ and the exact $
 - Kullback--Leibler: $\int\rho\log(\rho/P)$,
 - total variation: $\tfrac12\int|P-\rho|$.
 
-In one and two dimensions the integrals are sums over a grid that holds both densities, which for
-smooth densities converges faster than any power of the spacing; where the state is constrained the
-grid is even in the density's own coordinates, which have no ends. Above, and where a grid does not
-resolve both, they are means over samples, with their standard errors. Half of the samples come from
-$\rho$ and half from $P$: samples of $\rho$ alone would not see mass that $P$ has elsewhere.
+In one and two dimensions the integrals are sums over a grid that covers both densities. For smooth
+densities they converge faster than any power of the spacing. The grid is even in unconstrained
+coordinates. In higher dimensions, or if the grid does not resolve both densities,
+the integrals are means over samples, with standard errors. Half of the samples come from $\rho$ and
+half from $P$: samples of $\rho$ alone would miss mass that $P$ has elsewhere.
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
-from ..sde.chart import Chart, start_coordinates
+from ..sde.chart import start_coordinates
 from ..sde.parameters import Params
 from ..transition.transition_density import (
     AbstractTransitionDensity,
@@ -31,12 +31,12 @@ from ..transition.transition_density import (
     require_density,
 )
 
-# A grid that misses more of the mass than this is not trusted.
+# A grid that misses more than this fraction of the mass is not used.
 _UNRESOLVED = 1e-3
 
 
 class Errors(NamedTuple):
-    """Distances to the exact density, one for each time and start; standard errors, or zero."""
+    """Distances for each time and start, and their standard errors (zero for quadrature)."""
 
     squared_l2: Float[np.ndarray, "*batch"]
     kl: Float[np.ndarray, "*batch"]
@@ -58,17 +58,17 @@ def errors(
     params: Params | None = None,
     start_time: Float[ArrayLike, " starts"] | None = None,
 ) -> Errors:
-    """Distances between two transition densities, of shape `(times, starts)`.
+    """Return the distances between two transition densities, of shape `(times, starts)`.
 
     **Arguments:**
 
-    - `density`, `exact`: the density to judge and the truth.
-    - `t`, `x0`: times and starts; every pair is judged.
-    - `key`: for the samples used above two dimensions, and to find where the mass lies below.
-    - `samples`: draws for each pair, above two dimensions.
-    - `grid`: points along each axis, in one and two dimensions.
-    - `params`, `start_time`: parameters of the SDE and times of the start, where both densities
-        depend on them; scalars or one value for each start.
+    - `density`, `exact`: the density to evaluate and the exact one.
+    - `t`, `x0`: times and starts; all pairs are evaluated.
+    - `key`: a random key, for the samples or for the extent of the grid.
+    - `samples`: number of draws for each pair, above two dimensions.
+    - `grid`: number of points along each axis, in one and two dimensions.
+    - `params`, `start_time`: parameters of the SDE and start times, if both densities depend on
+        them; scalars or one value for each start.
     """
     require_density(density)
     require_density(exact, "exact")
@@ -84,44 +84,47 @@ def errors(
             "`t` must be a list of times and `x0` one of starts, at least one of each; got shapes "
             f"{np.shape(t)} and {np.shape(x0)}."
         )
-    given = _Given(starts, {"params": params, "start_time": start_time})
+    pair = _Pair(density, exact, starts, {"params": params, "start_time": start_time})
     key = jr.key(0) if key is None else checked_key(key)
     rows = []
     for index, time in enumerate(times):
         row_key = jr.fold_in(key, index)
-        row = None
-        if exact.dim <= 2:
-            row = _by_quadrature(density, exact, time, given, row_key, grid)
-        if row is None:
-            row = _by_sampling(density, exact, time, given, row_key, samples)
-        rows.append(row)
+        row = _by_quadrature(pair, time, row_key, grid) if exact.dim <= 2 else None
+        rows.append(_by_sampling(pair, time, row_key, samples) if row is None else row)
     return Errors(*(np.stack([row[i] for row in rows]) for i in range(len(Errors._fields))))
 
 
-class _Given(NamedTuple):
-    """Starts, and what else a query takes."""
+class _Pair(NamedTuple):
+    """A density and the exact one, with the starts and conditioning of all queries."""
 
+    density: AbstractTransitionDensity
+    exact: AbstractTransitionDensity
     x0: np.ndarray
-    keywords: dict[str, Any]
+    conditioning: dict[str, Any]
+
+    def sample(
+        self, law: AbstractTransitionDensity, key: PRNGKeyArray, t: float, count: int
+    ) -> np.ndarray:
+        """Return draws of shape `(count, starts, d)`."""
+        return np.asarray(law.sample(key, t, self.x0, (count,), **self.conditioning))
+
+    def log_prob(self, law: AbstractTransitionDensity, t: float, x: np.ndarray) -> np.ndarray:
+        """Return log-densities at `x`, of shape `(points, starts, d)`."""
+        time, points, starts = checked_query(law, t, **self.conditioning, x=x, x0=self.x0)
+        values = _start_by_start(law._for_times(time), time, points, starts)
+        return np.asarray(values, dtype=np.float64)
 
 
-def _by_quadrature(
-    density: AbstractTransitionDensity,
-    exact: AbstractTransitionDensity,
-    t: float,
-    given: _Given,
-    key: PRNGKeyArray,
-    grid: int,
-) -> Errors | None:
-    """The distances by summation; `None` if the grid does not find unit mass in both densities."""
-    x, volume = _covering_grid(density, exact, t, given, key, grid)
-    log_p, log_rho = (_log_probs(law, t, x, given) for law in (density, exact))
+def _by_quadrature(pair: _Pair, t: float, key: PRNGKeyArray, grid: int) -> Errors | None:
+    """Return the distances by quadrature, or `None` if a density does not have unit mass."""
+    x, volume = _covering_grid(pair, t, key, grid)
+    log_p, log_rho = (pair.log_prob(law, t, x) for law in (pair.density, pair.exact))
     p, rho = np.exp(log_p), np.exp(log_rho)
     masses = np.stack([np.sum(volume * p, axis=0), np.sum(volume * rho, axis=0)])
     if np.any(np.abs(masses - 1) > _UNRESOLVED):
         return None
     squared_l2 = np.sum(volume * (p - rho) ** 2, axis=0) / np.sum(volume * rho**2, axis=0)
-    # Outside a domain both vanish.
+    # Both densities vanish outside the domain.
     ratio = np.where(rho > 0, log_rho - log_p, 0.0)
     kl = np.sum(volume * (rho * ratio + p - rho), axis=0)
     total_variation = 0.5 * np.sum(volume * np.abs(p - rho), axis=0)
@@ -130,36 +133,24 @@ def _by_quadrature(
 
 
 def _covering_grid(
-    density: AbstractTransitionDensity,
-    exact: AbstractTransitionDensity,
-    t: float,
-    given: _Given,
-    key: PRNGKeyArray,
-    grid: int,
+    pair: _Pair, t: float, key: PRNGKeyArray, grid: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points of shape `(grid**d, starts, d)` over the mass of both densities, and cell volumes."""
+    """Return points of shape `(grid**d, starts, d)` that cover both densities, and cell volumes."""
     draws = [
-        law.sample(jr.fold_in(key, i), t, given.x0, (1024,), **given.keywords)
-        for i, law in enumerate((density, exact))
+        np.asarray(pair.sample(law, jr.fold_in(key, i), t, 1024), dtype=np.float64)
+        for i, law in enumerate((pair.density, pair.exact))
     ]
-    chart = getattr(density, "chart", None)
-    cloud = np.concatenate([_coordinates(chart, np.asarray(d, dtype=np.float64)) for d in draws])
+    chart, dim = getattr(pair.density, "chart", None), pair.exact.dim
+    if chart is not None:
+        draws = [np.asarray(start_coordinates(chart, x)) for x in draws]
+    cloud = np.concatenate(draws)
     low, high = cloud.min(axis=0), cloud.max(axis=0)
     # A thousand draws reach three standard deviations; two thirds of their range more on each
     # side reach seven, where a Gaussian has fallen to 1e-11 of its height.
     low, high = low - 2 / 3 * (high - low), high + 2 / 3 * (high - low)
-    axes = np.meshgrid(*[np.linspace(0, 1, grid)] * exact.dim, indexing="ij")
-    unit = np.stack(axes, axis=-1).reshape(-1, 1, exact.dim)
+    axes = np.meshgrid(*[np.linspace(0, 1, grid)] * dim, indexing="ij")
+    unit = np.stack(axes, axis=-1).reshape(-1, 1, dim)
     y, cell = low + (high - low) * unit, np.prod((high - low) / (grid - 1), axis=-1)
-    return _states(chart, y, cell)
-
-
-def _coordinates(chart: Chart | None, x: np.ndarray) -> np.ndarray:
-    return x if chart is None else np.asarray(start_coordinates(chart, x))
-
-
-def _states(chart: Chart | None, y: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """States with coordinates `y`, and how much of the state space a cell there takes up."""
     if chart is None or chart.plain:
         return y, cell
     x = jnp.vectorize(chart.from_real, signature="(d)->(d)")(y)
@@ -167,20 +158,11 @@ def _states(chart: Chart | None, y: np.ndarray, cell: np.ndarray) -> tuple[np.nd
     return np.asarray(x), cell * np.exp(-np.asarray(log_slopes))
 
 
-def _by_sampling(
-    density: AbstractTransitionDensity,
-    exact: AbstractTransitionDensity,
-    t: float,
-    given: _Given,
-    key: PRNGKeyArray,
-    samples: int,
-) -> Errors:
-    halves = [
-        law.sample(jr.fold_in(key, i), t, given.x0, (samples // 2,), **given.keywords)
-        for i, law in enumerate((exact, density))
-    ]
-    x = np.concatenate([np.asarray(half) for half in halves])
-    log_rho, log_p = (_log_probs(law, t, x, given) for law in (exact, density))
+def _by_sampling(pair: _Pair, t: float, key: PRNGKeyArray, samples: int) -> Errors:
+    laws = (pair.exact, pair.density)
+    halves = [pair.sample(law, jr.fold_in(key, i), t, samples // 2) for i, law in enumerate(laws)]
+    x = np.concatenate(halves)
+    log_rho, log_p = (pair.log_prob(law, t, x) for law in laws)
     # With m = (rho + P) / 2 the density of the samples, an integral of g is the mean of g / m.
     top = np.maximum(log_rho, log_p)
     rho, p = np.exp(log_rho - top), np.exp(log_p - top)
@@ -189,8 +171,8 @@ def _by_sampling(
     difference, square = size * (p - rho) ** 2 / m, size * rho**2 / m
     squared_l2 = difference.mean(axis=0) / square.mean(axis=0)
     spread = np.std(difference - squared_l2 * square, axis=0) / square.mean(axis=0)
-    # Adding P - rho, of integral zero, makes every term of the divergence nonnegative. Where rho
-    # vanishes so does its part.
+    # Adding P - rho, of integral zero, makes every term of the divergence nonnegative. Terms with
+    # rho = 0 vanish.
     kl = (rho * np.where(rho > 0, log_rho - log_p, 0.0) + p - rho) / m
     distance = 0.5 * np.abs(p - rho) / m
     root = np.sqrt(len(x))
@@ -204,20 +186,11 @@ def _by_sampling(
     )
 
 
-def _log_probs(
-    density: AbstractTransitionDensity, t: float, x: np.ndarray, given: _Given
-) -> np.ndarray:
-    """Log-densities of `x`, of shape `(points, starts, d)`."""
-    time, points, starts = checked_query(density, t, **given.keywords, x=x, x0=given.x0)
-    density = density._for_times(time)
-    return np.asarray(_start_by_start(density, time, points, starts), dtype=np.float64)
-
-
 @eqx.filter_jit
 def _start_by_start(
     density: AbstractTransitionDensity, t: Array, x: Array, x0: Array
 ) -> Float[Array, "points starts"]:
-    # With the start fixed, what depends on it alone is computed once for all points.
+    # Terms that depend on the start alone are computed once for all points.
     state = density._at_time(t)
 
     def row(points: Float[Array, "points d"], x0: Float[Array, " d+k"]) -> Float[Array, " points"]:
@@ -229,7 +202,7 @@ def _start_by_start(
 def bootstrap_mean(
     values: Float[ArrayLike, "... starts"], *, level: float = 0.95, resamples: int = 2000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over the last axis with the ends of its percentile bootstrap interval."""
+    """Return the mean over the last axis, and the ends of its percentile bootstrap interval."""
     table = np.asarray(values, dtype=np.float64)
     starts = table.shape[-1]
     rng = np.random.default_rng(0)

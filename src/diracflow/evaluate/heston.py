@@ -10,7 +10,7 @@ $$D = \frac{2\alpha}{\beta + d}\,\frac{1 - e^{-dt}}{1 - ge^{-dt}},\qquad
       - \frac2{\sigma^2}\log\frac{1 - ge^{-dt}}{1 - g}\Big),\qquad
   g = \frac{2\alpha\sigma^2}{(\beta + d)^2}.$$
 Decaying exponentials keep the logarithm on its principal branch (the "little trap" form of
-Albrecher et al. 2007), and $\beta - d$ written as a quotient keeps the digits for small $\sigma$.
+Albrecher et al. 2007). Writing $\beta - d$ as a quotient avoids cancellation for small $\sigma$.
 The variance alone is a CIR process.
 """
 
@@ -19,20 +19,20 @@ import dataclasses
 import jax
 import numpy as np
 from jaxtyping import ArrayLike, Float
-from scipy.special import expm1, log1p  # of complex numbers, NumPy's lose digits near zero
+from scipy.special import expm1, log1p  # NumPy's lose digits near zero for complex numbers
 
 from ..models.square_root import ExactCIR
 
-# The transform is cut where it has fallen below this; it falls exponentially.
+# The transform decays exponentially; it is truncated below this value.
 _NEGLIGIBLE = 1e-15
-# Half of the period of the inverse transform, in deviations beyond the points asked for: tails are
-# exponential, not Gaussian.
+# Half of the period of the inverse transform extends beyond the query points by this number of
+# standard deviations: tails are exponential, not Gaussian.
 _MARGIN = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
 class HestonMarginals:
-    """Laws of the log-price and of the variance, each by itself.
+    """Marginal laws of the log-price and of the variance.
 
     The arguments are those of `diracflow.models.heston`.
 
@@ -59,35 +59,35 @@ class HestonMarginals:
             )
 
     def mean(self, t: float, x0: Float[ArrayLike, " 2"]) -> float:
-        """Mean of the log-price."""
+        """Return the mean of the log-price at time `t` from `x0 = (log-price, variance)`."""
         start, v0 = _checked_start(t, x0)
         return float(start + self.drift * t - self.integrated_variance(t, v0) / 2)
 
     def integrated_variance(self, t: float, v0: float) -> float:
-        """Mean of the integral of the variance."""
+        """Return the mean of the variance integrated up to time `t`, from the variance `v0`."""
         return self.level * t - (v0 - self.level) * float(np.expm1(-self.rate * t)) / self.rate
 
     def characteristic(self, u: ArrayLike, t: float, x0: Float[ArrayLike, " 2"]) -> np.ndarray:
-        r"""$E e^{iuX(t)}$, for real or complex $u$ at which it exists."""
+        r"""Return $E e^{iuX(t)}$ for real or complex $u$ at which it exists."""
         start, v0 = _checked_start(t, x0)
         u = np.asarray(u, dtype=np.complex128)
         alpha, beta = -(u**2 + 1j * u) / 2, self.rate - 1j * self.correlation * self.noise * u
         d = np.sqrt(beta**2 - 2 * alpha * self.noise**2)
-        slope, g = 2 * alpha / (beta + d), 2 * alpha * (self.noise / (beta + d)) ** 2
-        gone = -expm1(-d * t)
-        in_variance = slope * gone / (1 - g + g * gone)
-        log_ratio = log1p(g * gone / (1 - g))
-        constant = self.rate * self.level * (slope * t - 2 * log_ratio / self.noise**2)
-        return np.exp(1j * u * (start + self.drift * t) + constant + in_variance * v0)
+        limit, g = 2 * alpha / (beta + d), 2 * alpha * (self.noise / (beta + d)) ** 2
+        decayed = -expm1(-d * t)
+        big_d = limit * decayed / (1 - g + g * decayed)
+        log_ratio = log1p(g * decayed / (1 - g))
+        big_c = self.rate * self.level * (limit * t - 2 * log_ratio / self.noise**2)
+        return np.exp(1j * u * (start + self.drift * t) + big_c + big_d * v0)
 
     def log_price(
         self, x: Float[ArrayLike, " n"], t: float, x0: Float[ArrayLike, " 2"]
     ) -> Float[np.ndarray, " n"]:
-        """Density of the log-price at `x`, a time `t` after the start `(log-price, variance)`."""
+        """Return the density of the log-price at `x`, at time `t` from `x0`."""
         points = np.asarray(x, dtype=np.float64)
         _, v0 = _checked_start(t, x0)
         from_mean = points - self.mean(t, x0)
-        # A trapezoidal sum inverts the transform of the density repeated with the period 2 pi / h.
+        # The trapezoidal sum inverts the transform of the periodised density, of period 2 pi / h.
         deviation = np.sqrt(self.integrated_variance(t, v0))
         h = np.pi / (np.max(np.abs(from_mean), initial=0.0) + _MARGIN * deviation)
         u = h * np.arange(1, int(np.ceil(self._cut(t, x0, 1 / deviation) / h)) + 1)
@@ -98,7 +98,7 @@ class HestonMarginals:
     def variance(
         self, v: Float[ArrayLike, " n"], t: float, x0: Float[ArrayLike, " 2"]
     ) -> Float[np.ndarray, " n"]:
-        """Density of the variance at `v`."""
+        """Return the density of the variance at `v`, at time `t` from `x0`."""
         _, v0 = _checked_start(t, x0)
         params = {"rate": self.rate, "level": self.level, "noise": self.noise}
         with jax.enable_x64(True):
@@ -106,7 +106,7 @@ class HestonMarginals:
             return np.asarray(ExactCIR().prob(points, t, np.array([v0]), params))
 
     def _cut(self, t: float, x0: ArrayLike, first: float) -> float:
-        """A wave number from which on the transform is negligible."""
+        """Return a wave number beyond which the transform is negligible."""
         u = first
         while abs(self.characteristic(u, t, x0)) > _NEGLIGIBLE:
             u *= 1.5

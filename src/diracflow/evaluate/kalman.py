@@ -1,4 +1,4 @@
-r"""The Kalman filter: exact filtering of linear SDEs, the reference of the particle filter.
+r"""Kalman filter: exact filtering of linear SDEs, a reference for the particle filter.
 
 Observations are $y = Hx + \varepsilon$ with Gaussian $\varepsilon$ of covariance $R$.
 """
@@ -32,7 +32,17 @@ def kalman_filter(
     initial: Normal,
     start: float = 0.0,
 ) -> Kalman:
-    """Filter from the law `initial` at time `start`; rows of NaN are missing observations."""
+    """Filter linear observations of a linear SDE exactly.
+
+    **Arguments:**
+
+    - `density`: the exact transition density of a linear SDE.
+    - `times`: increasing times of the observations.
+    - `observations`: one row for each time; a row of NaN is missing.
+    - `matrix`, `noise`: $H$ and the covariance $R$ of the observation error.
+    - `initial`: the Gaussian law of the state at time `start`.
+    - `start`: time at which `initial` holds.
+    """
     mean, covariance = _moments(initial.expand(density.dim))
     log_evidence, means, covariances = 0.0, [], []
     gaps = np.diff(np.asarray(times, dtype=float), prepend=start)

@@ -1,8 +1,8 @@
-r"""Densities of single components of a state in the plane.
+r"""Marginal densities of the components of a two-dimensional state.
 
-The other component is integrated out by a trapezoidal sum over an even grid, in coordinates without
-ends where the state is constrained; for smooth densities that vanish at both ends it converges
-faster than any power of the spacing.
+The other component is integrated out by a trapezoidal sum over an even grid, in unconstrained
+coordinates. For smooth densities that vanish at both ends it converges faster than any power of the
+spacing.
 """
 
 from typing import NamedTuple
@@ -15,20 +15,20 @@ from jaxtyping import Array, ArrayLike, Float
 from ..sde.domains import AbstractDomain, Real
 from ..transition.transition_density import AbstractTransitionDensity
 
-# Draws that tell where the mass is; they reach three deviations, and two thirds of their range more
-# on each side reach seven.
+# Number of draws that locate the mass, and the extension of their range on each side. The draws
+# reach three standard deviations, the extended range seven.
 _DRAWS, _BEYOND = 1024, 2 / 3
 
 
 class Marginal(NamedTuple):
-    """The density of one component at points, with the weights of integrals over these."""
+    """The density of one component at points, with quadrature weights."""
 
     x: Float[np.ndarray, " n"]
     prob: Float[np.ndarray, " n"]
     weights: Float[np.ndarray, " n"]
 
     def squared_l2(self, exact: Float[np.ndarray, " n"]) -> float:
-        """Relative squared L2 distance to the density with the values `exact` at the points."""
+        """Return the relative squared $L^2$ distance to a density with the values `exact`."""
         difference = self.weights @ (self.prob - exact) ** 2
         return float(difference / (self.weights @ exact**2))
 
@@ -40,38 +40,30 @@ def marginals(
     *,
     grid: int = 193,
 ) -> tuple[Marginal, Marginal]:
-    """Densities of both components of a state in the plane.
+    """Return the marginal densities of both components of a two-dimensional state.
 
     **Arguments:**
 
-    - `density`: of dimension two, without open parameters.
-    - `t`, `x0`: a time and a start.
-    - `grid`: points along each axis.
+    - `density`: a transition density in two dimensions, without parameters.
+    - `t`, `x0`: one time and one start.
+    - `grid`: number of points along each axis.
     """
     if density.dim != 2:
-        raise ValueError(f"Marginals are those of two components; the state has {density.dim}.")
+        raise ValueError(f"`density` must have two components; it has {density.dim}.")
     chart = getattr(density, "chart", None)
     maps = (Real(), Real()) if chart is None else chart.maps
     draws = np.asarray(density.sample(jr.key(0), t, x0, (_DRAWS,)))
-    first, second = (_axis(*column, grid) for column in zip(maps, draws.T, strict=True))
-    points = jnp.stack(jnp.meshgrid(first.x, second.x, indexing="ij"), axis=-1)
+    (x1, w1), (x2, w2) = (_axis(*column, grid) for column in zip(maps, draws.T, strict=True))
+    points = jnp.stack(jnp.meshgrid(x1, x2, indexing="ij"), axis=-1)
     joint = np.asarray(density.prob(points, t, x0))
-    return (
-        Marginal(first.x, joint @ second.weights, first.weights),
-        Marginal(second.x, first.weights @ joint, second.weights),
-    )
+    return Marginal(x1, joint @ w2, w1), Marginal(x2, w1 @ joint, w2)
 
 
-class _Axis(NamedTuple):
-    x: np.ndarray
-    weights: np.ndarray
-
-
-def _axis(part: AbstractDomain, draws: np.ndarray, grid: int) -> _Axis:
-    """States whose coordinates are even over the mass, and how much of the line each stands for."""
+def _axis(part: AbstractDomain, draws: np.ndarray, grid: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return states that are evenly spaced in unconstrained coordinates, with their weights."""
     y = np.asarray(part.to_real(jnp.asarray(draws)))
     low, high = y.min(), y.max()
     beyond = _BEYOND * (high - low)
     coordinates, step = np.linspace(low - beyond, high + beyond, grid, retstep=True)
     x: Array = part.from_real(jnp.asarray(coordinates))
-    return _Axis(np.asarray(x), step * np.exp(-np.asarray(part.log_slope(x))))
+    return np.asarray(x), step * np.exp(-np.asarray(part.log_slope(x)))

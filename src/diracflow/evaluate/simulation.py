@@ -1,8 +1,7 @@
-r"""Does a density agree with simulated paths?
+r"""Comparison of a density with simulated paths.
 
-Draws of the density against end points of Euler--Maruyama paths with many steps: means and
-covariances in units of their standard errors, and the energy distance, whose noise is known from
-exchanging the two samples at random.
+Draws from the density are compared with end points of Euler--Maruyama paths: means and covariances
+in units of their standard errors, and the energy distance with a permutation test.
 """
 
 from typing import NamedTuple
@@ -21,23 +20,23 @@ from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..uses.underlying_sde import began_at, member_of, scalars
 
-_EXCHANGES = 200
+_PERMUTATIONS = 200
 
 
 class Agreement(NamedTuple):
-    """How draws of a density compare with simulated end points."""
+    """Differences between draws of a density and simulated end points."""
 
-    mean_z: float  # largest difference of a component's mean, in standard errors
+    mean_z: float  # largest difference between means of a component, in standard errors
     covariance_z: float  # the same for entries of the covariance
-    energy: float  # energy distance of the two samples
-    energy_noise: float  # its mean if both came from one law
-    energy_stderr: float  # and its spread then
+    energy: float  # energy distance between the two samples
+    energy_noise: float  # its mean under random permutations of both samples
+    energy_stderr: float  # its standard deviation under these permutations
     paths: int
     steps: int
 
     @property
     def energy_z(self) -> float:
-        """The energy distance's excess over its noise, in units of its spread."""
+        """Excess of the energy distance over `energy_noise`, in units of `energy_stderr`."""
         return (self.energy - self.energy_noise) / self.energy_stderr
 
 
@@ -52,7 +51,17 @@ def agreement_with_paths(
     params: Params | None = None,
     start_time: float | None = None,
 ) -> Agreement:
-    """Compare draws of the density with as many paths of `steps` Euler--Maruyama steps."""
+    """Compare draws of a density with end points of Euler--Maruyama paths.
+
+    **Arguments:**
+
+    - `density`: a learned density.
+    - `key`: a random key.
+    - `t`, `x0`: one time and one start.
+    - `paths`: number of paths, and of draws.
+    - `steps`: number of Euler--Maruyama steps.
+    - `params`, `start_time`: as in the density's queries.
+    """
     path_key, draw_key = jr.split(checked_key(key))
     checked_count("paths", paths, least=2)
     checked_count("steps", steps)
@@ -60,7 +69,7 @@ def agreement_with_paths(
     began = began_at(density, start_time, "start_time")
     with jax.enable_x64(True):
         member = member_of(density.sde, scalars(density, params))
-        # In coordinates without ends, where the state has any: steps would leave the domain.
+        # In unconstrained coordinates, so that no step leaves the domain.
         chart = Chart(member, density.chart.maps)
         y0 = chart.start(jnp.asarray(x0, float))
         ends = euler_maruyama(chart.equation(), path_key, y0, t, began, paths, steps)
@@ -70,7 +79,7 @@ def agreement_with_paths(
     if not np.all(np.isfinite(a)):
         raise ValueError(
             f"Simulated paths from {np.asarray(x0).tolist()} are not finite at t={t:g}: "
-            f"{steps} Euler--Maruyama steps are too few for this drift. Raise `steps`."
+            f"{steps} Euler--Maruyama steps are too few for this drift. Increase `steps`."
         )
     energy, noise, spread = _energy(a, b)
     z = _largest_z(a, b), _largest_z(_products(a), _products(b))
@@ -87,7 +96,7 @@ def euler_maruyama(
     paths: int,
     steps: int,
 ) -> Float[Array, "paths d"]:
-    """End points of paths started at `x0`."""
+    """Return the end points of paths from `x0` at time `start_time`, after a time `t`."""
     length = jnp.asarray(t) / steps
 
     def step(x: Array, index: Array) -> tuple[Array, None]:
@@ -115,14 +124,14 @@ def _largest_z(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _energy(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
-    """Energy distance, and its mean and spread when the samples are exchanged at random."""
+    """Return the energy distance, and its mean and standard deviation under permutations."""
     both = np.concatenate([a, b]) / np.std(b, axis=0)
     squares = (both**2).sum(axis=1)
     gaps = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * both @ both.T, 0.0))
     signs = np.repeat([1.0, -1.0], [len(a), len(b)])
     rng = np.random.default_rng(0)
-    exchanged = np.stack([rng.permutation(signs) for _ in range(_EXCHANGES)])
-    # With equal sizes the distance is a quadratic form in the signs.
+    permuted = np.stack([rng.permutation(signs) for _ in range(_PERMUTATIONS)])
+    # For samples of equal size the distance is a quadratic form in the signs.
     found = -signs @ gaps @ signs / len(a) ** 2
-    noise = -np.einsum("ki,ki->k", exchanged @ gaps, exchanged) / len(a) ** 2
+    noise = -np.einsum("ki,ki->k", permuted @ gaps, permuted) / len(a) ** 2
     return float(found), float(noise.mean()), float(noise.std())

@@ -1,13 +1,14 @@
-r"""Reference solutions of the Fokker-Planck equation in one and two dimensions.
+r"""Reference solutions of the Fokker--Planck equation in one and two dimensions.
 
-A Fourier grid over a box outside whose inner two thirds the density is negligible. Derivatives are
-exact for what the grid resolves, so the error falls faster than any power of the spacing. The Dirac
-start is a sinc function under a Gaussian window, which has all the waves that do not decay at once
-and does not reach the edge. Time goes in Runge-Kutta steps of order four below the stability bound.
+The solver is a Fourier spectral method on a box. The density must be negligible outside the inner
+two thirds of the box. The error falls faster than any power of the spacing. The Dirac start is a
+sinc function under a Gaussian window: it contains all waves that do not decay at once, and it
+vanishes at the faces. Time steps are those of the classical Runge--Kutta method of order four,
+below its stability bound.
 
-Noise may enter some components only. Waves along the others decay as the drift turns them, at first
-as $\exp(-k^2\tau^3/6)$ along a position whose velocity has unit noise: densities are right as soon
-as this is small at half the highest wave.
+Noise may be degenerate. Waves along a component without noise decay through the drift, at first as
+$\exp(-k^2\tau^3/6)$ along a position whose velocity has unit noise. Densities are accurate as soon
+as this factor is small at half the highest wave number.
 """
 
 import dataclasses
@@ -22,13 +23,20 @@ from scipy.special import erfc
 from ..sde.argument_checks import checked_count, real_numbers
 from ..sde.sde import SDE
 
-# Standard deviation of the window in spacings: waves up to half the highest are exact to 1e-8.
+# Standard deviation of the window in spacings: waves up to half the highest wave number are exact
+# to 1e-8.
 _WINDOW = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SpectralGrid:
-    """`points` nodes along each side of the box given by its lower and upper corners."""
+    """A periodic grid over a box.
+
+    **Arguments:**
+
+    - `low`, `high`: opposite corners of the box.
+    - `points`: number of nodes along each side, odd.
+    """
 
     low: Sequence[float]
     high: Sequence[float]
@@ -44,7 +52,7 @@ class SpectralGrid:
             )
         if self.points % 2 == 0:
             raise ValueError(
-                f"`points` must be odd, so that no wave is without its pair; got {self.points}."
+                f"`points` must be odd, so that waves come in conjugate pairs; got {self.points}."
             )
 
     @property
@@ -54,36 +62,36 @@ class SpectralGrid:
 
     @property
     def volume(self) -> float:
-        """Of the cell around a node."""
+        """Volume of the cell around a node."""
         sides = np.subtract(self.high, self.low)
         return float(np.prod(sides / self.points))
 
     def axes(self) -> list[np.ndarray]:
-        """The nodes along each axis."""
+        """Return the nodes along each axis."""
         unit = np.arange(self.points) / self.points
         return [a + (b - a) * unit for a, b in zip(self.low, self.high, strict=True)]
 
     def nodes(self) -> np.ndarray:
-        """All nodes, of shape (points, ..., dim)."""
+        """Return all nodes, of shape `(points, ..., dim)`."""
         return np.stack(np.meshgrid(*self.axes(), indexing="ij"), axis=-1)
 
     def tapers(self, x: np.ndarray) -> np.ndarray:
-        """Along each axis, one in the inner two thirds of the box and zero at its faces.
+        """Return, for each axis, a factor that is one in the inner box and zero at the faces.
 
-        A drift that jumps from face to face would spread over all waves of the periodic grid.
+        It makes the drift periodic: a jump at a face would excite all waves of the grid.
         """
         centre, half = np.add(self.low, self.high) / 2, np.subtract(self.high, self.low) / 2
         return 0.5 * erfc((np.abs((x - centre) / half) - 0.82) / 0.04)
 
     def derivative(self, axis: int) -> np.ndarray:
-        """The matrix that differentiates along an axis."""
+        """Return the matrix that differentiates along an axis."""
         n, side = self.points, self.high[axis] - self.low[axis]
         j = np.arange(n)[:, None] - np.arange(n)[None]
         off = 0.5 * (-1.0) ** j / np.sin(np.pi * np.where(j == 0, 0.5, j) / n)
         return np.where(j == 0, 0.0, off) * 2 * np.pi / side
 
     def dirac(self, x0: np.ndarray) -> np.ndarray:
-        """The Dirac measure at `x0`, up to waves of half the spacing."""
+        """Return the Dirac measure at `x0`, filtered to the waves that the grid resolves."""
         value = np.ones(())
         for axis, nodes in enumerate(self.axes()):
             spacing = nodes[1] - nodes[0]
@@ -96,10 +104,16 @@ class SpectralGrid:
 def transition_densities(
     sde: SDE, grid: SpectralGrid, x0: np.ndarray, times: Sequence[float]
 ) -> np.ndarray:
-    """Densities on the grid, of shape (times, starts, points, ...).
+    """Solve the Fokker--Planck equation from Dirac starts, for coefficients constant in time.
 
-    For coefficients that do not depend on time, at rising `times` at which the density is some
-    spacings wide.
+    **Arguments:**
+
+    - `sde`: the equation, in one or two dimensions.
+    - `grid`: the grid.
+    - `x0`: starts, one per row.
+    - `times`: increasing times at which the density is several spacings wide.
+
+    **Returns:** densities on the grid, of shape `(times, starts, points, ...)`.
     """
     with jax.enable_x64(True):
         operator = _Operator(sde, grid)
@@ -124,14 +138,14 @@ class _Operator:
         tapers = grid.tapers(np.asarray(nodes))
 
         def periodic(i: int) -> jax.Array:
-            # Towards the faces along its own axis a drift tends to the mean of its values there.
-            # Brought to a halt instead, one that leads outwards would pile up what little there is.
+            # Towards the faces of axis i this drift tends to the mean of its values there. If it
+            # tended to zero, an outward drift would accumulate mass near the faces.
             faces = [drifts(nodes.at[:, i].set(side[i]))[:, i] for side in (grid.low, grid.high)]
             mean, others = (faces[0] + faces[1]) / 2, np.delete(tapers, i, axis=1).prod(axis=1)
             return (mean + tapers[:, i] * (drifts(nodes)[:, i] - mean)) * others
 
         self.drift = [periodic(i).reshape(shape) for i in range(grid.dim)]
-        # Where noise is degenerate most entries vanish; they are left out.
+        # Degenerate noise leaves most entries zero; they are omitted.
         self.covariance = [
             {
                 j: covariance[:, i, j].reshape(shape)
@@ -155,7 +169,7 @@ class _Operator:
         return rate
 
     def largest_rate(self, p: jax.Array) -> float:
-        """The largest rate, by powers of the operator."""
+        """Estimate the spectral radius of the operator by power iteration."""
         p = p + jnp.asarray(np.random.default_rng(0).normal(size=p.shape)) * jnp.max(jnp.abs(p))
         norm = jnp.array(0.0)
         for _ in range(60):

@@ -1,4 +1,4 @@
-"""Errors over a range of times and starts, beside those of the source alone."""
+"""Errors of a learned density and of its source over a range of times and starts."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ class Study(NamedTuple):
     source: Errors
 
     def summary(self) -> list[dict[str, Any]]:
-        """One row for each time: means over the starts."""
+        """Return one row for each time: means over the starts."""
         return [self._row(i) for i in range(len(self.times))]
 
     def _row(self, i: int) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Study(NamedTuple):
 
 
 def _of_mean(stderrs: np.ndarray) -> float:
-    """Standard error of a mean of independent estimates."""
+    """Return the standard error of a mean of independent estimates."""
     return float(np.sqrt(np.sum(stderrs**2)) / len(stderrs))
 
 
@@ -58,28 +58,28 @@ def study(
     times: Float[np.ndarray, " times"] | None = None,
     samples: int = 512,
 ) -> Study:
-    """Judge a learned density over its whole horizon, and over all that it was learned for.
+    """Compare a learned density with the exact one over its horizon and its start law.
 
     **Arguments:**
 
-    - `density`, `exact`: the density and the truth.
-    - `key`: for the starts, drawn from the law the density was trained on, and for the samples.
-        Each start has its own parameters and start time, where the density was learned over these.
-    - `starts`: how many.
-    - `times`: by default sixteen, spread evenly in the logarithm over three decades.
-    - `samples`: draws for each pair above two dimensions.
+    - `density`, `exact`: the learned and the exact density.
+    - `key`: a random key for starts and samples. Starts, with parameters and start times if the
+        density depends on them, are drawn from the laws that the density was trained on.
+    - `starts`: number of starts.
+    - `times`: times; by default sixteen, logarithmically spaced over three decades.
+    - `samples`: number of draws for each time and start, above two dimensions.
     """
     checked_count("starts", starts)
     key = checked_key(key)
     if times is None:
         times = density.horizon * np.geomspace(1e-3, 1.0, 16)
     start_key, sample_key = jr.split(key)
-    # Errors below 1e-6 are beyond float32.
+    # float32 cannot resolve errors below 1e-6.
     with jax.enable_x64(True):
         g = density.scope.law.sample(start_key, (starts,))
-        x0, given = np.asarray(g[:, : density.dim]), density._keywords(g[:, density.dim :])
+        x0, conditioning = np.asarray(g[:, : density.dim]), density._keywords(g[:, density.dim :])
         learned, source = (
-            errors(candidate, exact, times, x0, key=sample_key, samples=samples, **given)
+            errors(candidate, exact, times, x0, key=sample_key, samples=samples, **conditioning)
             for candidate in (density, density.source_only())
         )
     return Study(np.asarray(times), x0, learned, source)

@@ -1,5 +1,5 @@
-"""A local page on which one looks at a density: `diracflow explore`.
+"""A local web page that shows a density: `diracflow explore`.
 
-`controls` says what can be moved and how far, `query` reads what the page asks, `picture` evaluates
-it, `explorer` answers, `server` speaks HTTP; `page` holds what the browser runs.
+`controls` defines the ranges of the sliders, `query` parses requests, `picture` evaluates the
+density, `explorer` answers requests, `server` is the HTTP server. `page` holds the web page.
 """

@@ -1,4 +1,4 @@
-"""What can be moved, and how far: the time, the start, parameters of the SDE, the start time."""
+"""Ranges of the sliders: the time, the start, parameters of the SDE, the start time."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from ..density.summary import landmarks
 from ..sde.conditioning import support
 from ..sde.laws import Uniform
 
-# The shortest time, as a share of the horizon: below it a density is a spike at its start.
+# The shortest time, relative to the horizon. At shorter times the density is a narrow peak.
 EARLIEST = 1e-3
-# Starts can be moved somewhat further out than these many draws lie, to where pictures turn grey.
-_DRAWS = 4096
-_BEYOND = 0.25
+# Ranges extend beyond the range of these draws by this fraction of it, so that users see where the
+# page warns of starts outside the training law.
+_DRAWS, _MARGIN = 4096, 0.25
 
 
 def controls(density: TransitionDensity) -> dict[str, Any]:
-    """Ends and first value of every number that a query takes, in plain Python."""
-    first = landmarks(density.scope.law)["centre"]
-    low, high = _ends(density)
+    """Return the range and the initial value of every number in a query, in plain Python."""
+    centre = landmarks(density.scope.law)["centre"]
     rows = [
-        {"low": float(a), "high": float(b), "value": _short(v, a, b)}
-        for a, b, v in zip(low, high, first, strict=True)
+        # Four digits, as the sliders show, unless rounding leaves the range.
+        {"low": float(a), "high": float(b), "value": float(np.clip(float(f"{v:.4g}"), a, b))}
+        for a, b, v in zip(*_ranges(density), centre, strict=True)
     ]
     dim, count = density.dim, len(density.params)
     horizon = density.horizon
@@ -39,35 +39,22 @@ def controls(density: TransitionDensity) -> dict[str, Any]:
     }
 
 
-def _short(value: float, low: float, high: float) -> float:
-    """Four digits, as sliders have, unless they lie beyond the ends."""
-    return float(np.clip(float(f"{value:.4g}"), low, high))
-
-
-def _ends(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:
     with jax.enable_x64(True):
         draws = np.asarray(density.scope.law.sample(jr.key(0), (_DRAWS,)))
     low, high = draws.min(axis=0), draws.max(axis=0)
-    reach = _BEYOND * (high - low)
-    least, most = np.array([*_domain(density), *_boxes(density)]).T
-    # Inside an open end, half way to it from the outermost draw.
-    low_end = np.where(low - reach > least, low - reach, (low + np.maximum(least, low - reach)) / 2)
-    high_end = np.where(
-        high + reach < most, high + reach, (high + np.minimum(most, high + reach)) / 2
-    )
-    boxed = np.array([False] * density.dim + [isinstance(law, Uniform) for law in _tail(density)])
-    # Beyond a box of parameters there is no density; all of the box is known, faces included.
-    return np.where(boxed, least, low_end), np.where(boxed, most, high_end)
-
-
-def _domain(density: TransitionDensity) -> list[tuple[float, float]]:
-    return [part.ends for part in density.sde.domain]
-
-
-def _boxes(density: TransitionDensity) -> list[tuple[float, float]]:
-    return [support(law) for law in _tail(density)]
-
-
-def _tail(density: TransitionDensity) -> list:
+    margin = _MARGIN * (high - low)
     times = density.scope.start_times
-    return [*density.scope.params, *([] if times is None else [times])]
+    laws = [*density.scope.params, *([] if times is None else [times])]
+    ends = [*(part.ends for part in density.sde.domain), *map(support, laws)]
+    least, most = np.array(ends).T
+    # A range that would leave an open domain ends half way between the outermost draw and the end.
+    low_end = np.where(
+        low - margin > least, low - margin, (low + np.maximum(least, low - margin)) / 2
+    )
+    high_end = np.where(
+        high + margin < most, high + margin, (high + np.minimum(most, high + margin)) / 2
+    )
+    # A uniform law of a parameter has no density outside its box; the box includes its ends.
+    boxed = np.array([False] * density.dim + [isinstance(law, Uniform) for law in laws])
+    return np.where(boxed, least, low_end), np.where(boxed, most, high_end)

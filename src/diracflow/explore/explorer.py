@@ -1,7 +1,7 @@
-"""Answers to what the page asks of one density.
+"""Answers to the requests of the page.
 
-A picture must never wait for a certificate or a bridge, which take longer: each kind has a lock of
-its own, within which one query is answered after another.
+A picture must not wait for a certificate or a bridge, which take longer. So each kind of request
+has a separate lock, under which queries are answered one at a time.
 """
 
 import json
@@ -22,16 +22,16 @@ from .controls import EARLIEST, controls
 from .picture import described, picture
 from .query import Query, read_query
 
-# Times of a certificate, evenly spread in the clock, and samples at each node of its integral.
+# Number of times of a certificate, even in the square root of time, and samples at each node.
 _TIMES, _SAMPLES = 16, 32
-# Certificates that are kept, one for each start.
-_KEPT = 64
-# Bridges: intervals, paths that are weighted, paths that are shown.
+# Number of certificates kept, one for each start.
+_CACHED = 64
+# Bridges: time steps, weighted paths, paths shown.
 _STEPS, _PATHS, _SHOWN = 60, 64, 12
 
 
 class Explorer:
-    """A density, its exact counterpart where known, and the answers already given."""
+    """A density, the exact one if known, and cached answers."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Explorer:
         title: str = "",
     ):
         if density.horizon <= 0:
-            raise ValueError("Nothing was learned: the horizon of this density is zero.")
+            raise ValueError("The horizon of this density is zero: there is nothing to show.")
         self.density, self.title = density, title
         self.exact = exact_of(density.sde) if exact is None else exact
         self._locks = {name: threading.Lock() for name in ("picture", "certificate", "bridge")}
@@ -48,7 +48,7 @@ class Explorer:
         self._controls = controls(density)
 
     def model(self) -> dict[str, Any]:
-        """What the page needs to know once."""
+        """Return the data that the page needs once."""
         density, status = self.density, self.density.status
         ended = "" if status is Status.FINISHED else f"Training stopped early. {status.value}"
         return {
@@ -62,36 +62,36 @@ class Explorer:
         }
 
     def picture(self, text: str) -> bytes:
-        """Fields and draws of one query, after a header that says how to read them."""
+        """Return fields and draws of one query, after a header that describes them."""
         query = read_query(text, self.density)
         with self._locks["picture"]:
-            # First, for it says most clearly what is wrong with a query.
+            # First, because its error messages are the clearest.
             validity = self._validity(query)
             shown = picture(self.density, self.exact, query)
         arrays = [shown.learned, shown.cloud, *([] if shown.exact is None else [shown.exact])]
         return packed(described(shown) | validity, arrays)
 
     def certificate(self, text: str) -> dict[str, Any]:
-        """The bound over all times from one start; `t` of the query does not matter."""
+        """Return the error bound over all times from one start; the `t` of the query is ignored."""
         query = read_query(text, self.density)
         self._validity(query)
         with self._locks["certificate"]:
             if query.start not in self._certificates:
                 self._certificates[query.start] = self._bounds(query)
             self._certificates.move_to_end(query.start)
-            while len(self._certificates) > _KEPT:
+            while len(self._certificates) > _CACHED:
                 self._certificates.popitem(last=False)
             return self._certificates[query.start]
 
     def bridge(self, text: str) -> bytes:
-        """Paths between the two ends of a query."""
+        """Return paths between the two ends of a query."""
         query = read_query(text, self.density)
         if query.x1 is None:
-            raise ValueError("The field `x1` is missing: bridges have two ends.")
+            raise ValueError("The field `x1` is missing: a bridge needs two ends.")
         with self._locks["bridge"]:
             found = bridge(
                 *(jr.key(0), self.density, query.x0, query.x1, query.t, _STEPS, _PATHS),
-                **query.given,
+                **query.conditioning,
             )
             paths = np.asarray(found.resample(jr.key(1), _SHOWN))
         header = {
@@ -104,7 +104,7 @@ class Explorer:
         return packed(header, [paths])
 
     def warm_up(self, kind: str) -> None:
-        """Compile for one kind of answer, so that nobody waits for it."""
+        """Compile the program for one kind of request in advance."""
         start = self._controls
         fields = {
             "t": start["t"]["value"],
@@ -117,25 +117,24 @@ class Explorer:
         getattr(self, kind)("&".join(f"{name}={value}" for name, value in fields.items()))
 
     def rest(self, seconds: float) -> None:
-        """Give no further answers, and wait so long for each of those under way."""
+        """Stop answering; wait up to `seconds` for each kind of request in progress."""
         for lock in self._locks.values():
             lock.acquire(timeout=seconds)
 
     def _validity(self, query: Query) -> dict[str, Any]:
-        keywords = dict(query.given)
         return {
-            "coverage": float(self.density.coverage(query.x0, **keywords)),
-            "outside": bool(self.density.outside(query.x0, **keywords)),
+            "coverage": float(self.density.coverage(query.x0, **query.conditioning)),
+            "outside": bool(self.density.outside(query.x0, **query.conditioning)),
         }
 
     def _bounds(self, query: Query) -> dict[str, Any]:
         times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
-        found = self.density.certificate(jr.key(0), times, query.x0, _SAMPLES, **query.given)
+        found = self.density.certificate(jr.key(0), times, query.x0, _SAMPLES, **query.conditioning)
         return {name: array.tolist() for name, array in (("t", times), *found._asdict().items())}
 
 
 def packed(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
-    """Length of the header, the header as JSON filled up to four bytes, and float32 numbers."""
+    """Return the header length, the JSON header padded to four bytes, and float32 arrays."""
     text = json.dumps(header, allow_nan=False).encode()
     text += b" " * (-len(text) % 4)
     numbers = b"".join(np.ascontiguousarray(array, "<f4").tobytes() for array in arrays)

@@ -1,6 +1,6 @@
-"""What a picture shows: values on a grid, draws, and axes that do not jump while one drags.
+"""Data of a picture: values on a grid, draws, and axes that stay fixed during small changes.
 
-Shapes are the same for every query, so that nothing is compiled twice.
+Shapes are the same for every query, so that each program is compiled once.
 """
 
 from typing import Any, NamedTuple
@@ -12,26 +12,26 @@ from ..density.learned import TransitionDensity
 from ..transition.transition_density import AbstractTransitionDensity
 from .query import Query
 
-# Points of a curve, and along each side of a plane.
+# Number of points of a curve, and along each side of a plane.
 LINE, PLANE = 401, 96
-# Draws shown as points; draws and bins of a marginal.
+# Number of draws shown as points; of draws and bins of a marginal.
 CLOUD, DRAWS, BINS = 1024, 2**14, 40
-# The axes reach beyond these quantiles of the draws by this share of what lies between.
+# The axes extend beyond these quantiles of the draws by this fraction of the range between them.
 _QUANTILES, _MARGIN = (0.005, 0.995), 0.15
 
 
 class Picture(NamedTuple):
-    """Fields over a box, and draws in all components."""
+    """Density values over a box, and draws of all components."""
 
     box: np.ndarray  # lower and upper end of each axis
     cloud: np.ndarray
-    learned: np.ndarray  # the first axis of the array is that of the first component
+    learned: np.ndarray  # the first array axis is that of the first component shown
     exact: np.ndarray | None
-    rest: dict[int, float]  # components that are held, by index
+    rest: dict[int, float]  # values of the components held fixed, by index
 
     @property
     def total_variation(self) -> float | None:
-        """Distance from the exact density, as far as the picture shows all of the state."""
+        """Distance to the exact density, or `None` if the picture does not show all components."""
         if self.exact is None or self.cloud.shape[1] > self.learned.ndim:
             return None
         cell = np.prod((self.box[:, 1] - self.box[:, 0]) / (np.array(self.learned.shape) - 1))
@@ -41,7 +41,7 @@ class Picture(NamedTuple):
 def picture(
     density: TransitionDensity, exact: AbstractTransitionDensity | None, query: Query
 ) -> Picture:
-    """All that is drawn for a query; the same draws of noise each time, so that points glide."""
+    """Evaluate a query. All queries use the same noise, so that points move continuously."""
     laws = [density] if exact is None else [density, exact]
     marginal = query.kind == "marginal" and density.dim > 2
     draws = [_draws(law, query, DRAWS if marginal else CLOUD) for law in laws]
@@ -58,16 +58,16 @@ def picture(
 
 
 def _draws(law: AbstractTransitionDensity, query: Query, count: int) -> np.ndarray:
-    return np.asarray(law.sample(jr.key(0), query.t, query.x0, (count,), **query.given))
+    return np.asarray(law.sample(jr.key(0), query.t, query.x0, (count,), **query.conditioning))
 
 
 def _values(law: AbstractTransitionDensity, query: Query, points: np.ndarray) -> np.ndarray:
-    values = law.prob(points.reshape(-1, points.shape[-1]), query.t, query.x0, **query.given)
+    values = law.prob(points.reshape(-1, points.shape[-1]), query.t, query.x0, **query.conditioning)
     return np.asarray(values).reshape(points.shape[:-1])
 
 
 def _grid(box: np.ndarray, pair: tuple[int, ...], rest: dict[int, float]) -> np.ndarray:
-    """Points of the picture, with all components."""
+    """Return the points of the picture, with all components."""
     sides = [np.linspace(low, high, LINE if len(pair) == 1 else PLANE) for low, high in box]
     shown = np.meshgrid(*sides, indexing="ij")
     columns = dict(zip(pair, shown, strict=True))
@@ -76,7 +76,7 @@ def _grid(box: np.ndarray, pair: tuple[int, ...], rest: dict[int, float]) -> np.
 
 
 def _histogram(points: np.ndarray, box: np.ndarray) -> np.ndarray:
-    """Density of draws; bins are centred on the points of a grid that ends with the box."""
+    """Return a histogram whose bins are centred on a grid from end to end of the box."""
     widths = (box[:, 1] - box[:, 0]) / (BINS - 1)
     edges = [
         low + width * (np.arange(BINS + 1) - 0.5)
@@ -90,23 +90,23 @@ def _axes(density: TransitionDensity, query: Query, cloud: np.ndarray) -> np.nda
     low, high = np.quantile(cloud, _QUANTILES, axis=0)
     margin = _MARGIN * (high - low)
     low, high = low - margin, high + margin
-    if query.x1 is not None:  # both ends of a bridge are seen
+    if query.x1 is not None:  # show both ends of a bridge
         ends = np.stack([query.x0, query.x1])
         low, high = np.minimum(low, ends.min(axis=0)), np.maximum(high, ends.max(axis=0))
     return np.array([_axis(low[i], high[i], *density.sde.domain[i].ends) for i in query.pair])
 
 
 def _axis(low: float, high: float, least: float, most: float) -> tuple[float, float]:
-    """An interval around another that stays as it is while the other changes little."""
+    """Return an interval around `(low, high)` that is constant under small changes of it."""
     width = 2 ** (np.ceil(4 * np.log2(max(high - low, 1e-12))) / 4)
     step = width / 8
     middle = step * np.round((low + high) / 2 / step)
-    half = width / 2 + step / 2  # the middle has been moved by half a step at most
+    half = width / 2 + step / 2  # rounding moves the middle by at most half a step
     return float(max(middle - half, least)), float(min(middle + half, most))
 
 
 def described(shown: Picture) -> dict[str, Any]:
-    """All but the arrays, in plain Python."""
+    """Return all data but the arrays, in plain Python."""
     return {
         "box": shown.box.tolist(),
         "shape": list(shown.learned.shape),

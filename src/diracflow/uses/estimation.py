@@ -1,8 +1,8 @@
 r"""Parameters of an SDE by maximum likelihood.
 
-The maximum is sought by a trust-region Newton method in unconstrained coordinates, with exact
-first and second derivatives; few parameters make the Hessian cheap. Standard errors come from the
-observed information, the negative Hessian of the log-likelihood at the maximum.
+A trust-region Newton method searches for the maximum in unconstrained coordinates, with exact first
+and second derivatives; the Hessian is cheap because parameters are few. Standard errors come from
+the observed information, the negative Hessian of the log-likelihood at the maximum.
 """
 
 import dataclasses
@@ -18,15 +18,16 @@ from scipy.optimize import OptimizeResult, minimize
 from ..sde.argument_checks import checked_count, checked_number, real_numbers
 from ..sde.parameters import Bounds, check_names, checked_param
 from ..transition.transition_density import AbstractTransitionDensity, require_density
-from .interval import Interval, from_intervals, into_intervals
 from .likelihood import Transitions, transitions
+
+Limits = tuple[tuple[float, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """Parameters of greatest likelihood, and how well the data determine them.
+    """Maximum-likelihood estimates and their standard errors.
 
-    Standard errors are NaN where the observed information is not positive definite; `message` then
+    Standard errors are NaN if the observed information is not positive definite; `message` then
     says so.
     """
 
@@ -54,15 +55,15 @@ def maximum_likelihood(
 
     - `density`: a transition density with parameters.
     - `times`, `states`: as for `diracflow.log_likelihood`; independent paths along leading axes.
-    - `start`: where the search begins, a number for each parameter.
+    - `start`: initial guess, a number for each parameter.
     - `bounds`: open intervals `(low, high)` that narrow those of the density; infinite ends are
         allowed.
-    - `max_iterations`: of the trust-region Newton method.
+    - `max_iterations`: largest number of iterations of the trust-region Newton method.
 
     **Returns:**
 
     An `Estimate`: `params`, `standard_errors`, `covariance`, `log_likelihood`, `converged` and
-    `message`. The maximum is a local one; other starts tell whether there are more.
+    `message`. The maximum is a local one; try several initial guesses.
     """
     require_density(density)
     limits = _limits(density, start, {} if bounds is None else bounds)
@@ -70,7 +71,7 @@ def maximum_likelihood(
     observed = transitions(density, times, states)
     first = from_intervals(np.array([float(start[name]) for name in density.params]), limits)
     loss = _Loss(density, observed, limits)
-    return _estimate(loss, _search(loss, first, max_iterations))
+    return _estimate(loss, _minimised(loss, first, max_iterations))
 
 
 class _Loss(eqx.Module):
@@ -78,7 +79,7 @@ class _Loss(eqx.Module):
 
     density: AbstractTransitionDensity
     observed: Transitions
-    limits: tuple[Interval, ...] = eqx.field(static=True)
+    limits: Limits = eqx.field(static=True)
 
     def __call__(self, free: Float[Array, " k"]) -> Float[Array, ""]:
         values = into_intervals(free, self.limits)
@@ -86,8 +87,8 @@ class _Loss(eqx.Module):
         return -jnp.sum(self.observed.log_prob(self.density, params)) / len(self.observed.path)
 
 
-def _search(loss: _Loss, first: np.ndarray, max_iterations: int) -> OptimizeResult:
-    if not np.isfinite(_slope(loss, jnp.asarray(first))[0]):
+def _minimised(loss: _Loss, first: np.ndarray, max_iterations: int) -> OptimizeResult:
+    if not np.isfinite(_value_and_gradient(loss, first)[0]):
         raise ValueError(
             "The log-likelihood at `start` is not finite. Start nearer to plausible parameters, "
             "and check that every state lies where the process can be."
@@ -95,29 +96,30 @@ def _search(loss: _Loss, first: np.ndarray, max_iterations: int) -> OptimizeResu
     # Half of the digits: rounding of the gradient is far below, and so is the statistical error.
     tolerance = float(np.sqrt(jnp.finfo(jnp.result_type(float)).eps))
     return minimize(
-        lambda free: _as_numpy(_slope(loss, jnp.asarray(free))),
+        lambda free: _value_and_gradient(loss, free),
         first,
         jac=True,
-        hess=lambda free: np.asarray(_curvature(loss, jnp.asarray(free)), np.float64),
+        hess=lambda free: np.asarray(_hessian(loss, jnp.asarray(free)), np.float64),
         method="trust-exact",
         options={"gtol": tolerance, "maxiter": max_iterations},
     )
 
 
-@eqx.filter_jit
-def _slope(loss: _Loss, free: Array) -> tuple[Array, Array]:
-    # Forwards, for parameters are few: faster to run, and second derivatives faster to compile.
-    slope, value = jax.jacfwd(lambda f: (loss(f),) * 2, has_aux=True)(free)
-    return value, slope
+def _value_and_gradient(loss: _Loss, free: np.ndarray) -> tuple[float, np.ndarray]:
+    value, gradient = _differentiated(loss, jnp.asarray(free))
+    return float(value), np.asarray(gradient, np.float64)
 
 
 @eqx.filter_jit
-def _curvature(loss: _Loss, free: Array) -> Array:
+def _differentiated(loss: _Loss, free: Array) -> tuple[Array, Array]:
+    # Forward mode, because parameters are few: it runs faster and its derivative compiles faster.
+    gradient, value = jax.jacfwd(lambda f: (loss(f),) * 2, has_aux=True)(free)
+    return value, gradient
+
+
+@eqx.filter_jit
+def _hessian(loss: _Loss, free: Array) -> Array:
     return jax.jacfwd(jax.jacfwd(loss))(free)
-
-
-def _as_numpy(value_and_grad: tuple[Array, Array]) -> tuple[float, np.ndarray]:
-    return float(value_and_grad[0]), np.asarray(value_and_grad[1], np.float64)
 
 
 def _estimate(loss: _Loss, found: OptimizeResult) -> Estimate:
@@ -136,11 +138,11 @@ def _estimate(loss: _Loss, found: OptimizeResult) -> Estimate:
 
 
 def _covariance(loss: _Loss, free: Float[Array, " k"]) -> tuple[np.ndarray, bool]:
-    """Inverse of the observed information, and whether that is positive definite."""
-    information = len(loss.observed.path) * np.asarray(_curvature(loss, free), np.float64)
+    """Return the inverse of the observed information, and `True` if that is positive definite."""
+    information = len(loss.observed.path) * np.asarray(_hessian(loss, free), np.float64)
     if not (np.all(np.isfinite(information)) and np.linalg.eigvalsh(information)[0] > 0):
         return np.full_like(information, np.nan), False
-    # First derivatives vanish at a maximum: the information changes with coordinates as a tensor.
+    # First derivatives vanish at a maximum, so the information transforms as a tensor.
     jacobian = np.asarray(jax.jacobian(into_intervals)(free, loss.limits), np.float64)
     return jacobian @ np.linalg.inv(information) @ jacobian.T, True
 
@@ -158,7 +160,7 @@ def _message(found: OptimizeResult, definite: bool) -> str:
 
 def _limits(
     density: AbstractTransitionDensity, start: Mapping[str, float], bounds: Bounds
-) -> tuple[Interval, ...]:
+) -> Limits:
     if not density.params:
         raise ValueError("This density has no parameters to estimate.")
     check_names(density.params, start)
@@ -169,25 +171,52 @@ def _limits(
         checked_param(name, start[name], density.param_bounds)
         checked_number(name, start[name])
     known = density.param_bounds
-    return tuple(_narrowed(name, known, bounds, start) for name in density.params)
+    return tuple(_narrowed(name, known, bounds, start[name]) for name in density.params)
 
 
-def _pair(name: str, bound: object) -> tuple[float, float]:
+def _narrowed(name: str, known: Bounds, asked: Bounds, start: float) -> tuple[float, float]:
+    """Return the intersection of the density's and the user's bounds of one parameter."""
+    real_line = (-np.inf, np.inf)
+    bound = asked.get(name, real_line)
     pair = np.asarray(real_numbers(f"bounds[{name!r}]", bound))
     if pair.shape != (2,) or not pair[0] < pair[1]:
         raise ValueError(
             f"Bounds are pairs `(low, high)` with `low < high`; got {bound!r} for `{name}`."
         )
-    return float(pair[0]), float(pair[1])
-
-
-def _narrowed(name: str, known: Bounds, asked: Bounds, start: Mapping[str, float]) -> Interval:
-    everywhere = (-np.inf, np.inf)
-    ends = known.get(name, everywhere), _pair(name, asked.get(name, everywhere))
-    low, high = max(e[0] for e in ends), min(e[1] for e in ends)
-    if not low < float(start[name]) < high:
+    ends = known.get(name, real_line)
+    low, high = max(ends[0], float(pair[0])), min(ends[1], float(pair[1]))
+    if not low < float(start) < high:
         raise ValueError(
-            f"The search must start inside the bounds; `{name}` starts at {start[name]} and is "
+            f"The search must start inside the bounds; `{name}` starts at {start} and is "
             f"bound to ({low:g}, {high:g})."
         )
     return low, high
+
+
+def into_intervals(free: Float[Array, " k"], limits: Limits) -> Float[Array, " k"]:
+    """Map real numbers into open intervals.
+
+    Half lines are images of exponentials, bounded intervals of the logistic function.
+    """
+    return jnp.stack([_into(u, *ends) for u, ends in zip(free, limits, strict=True)])
+
+
+def from_intervals(values: Float[ArrayLike, " k"], limits: Limits) -> np.ndarray:
+    """Apply the inverse of `into_intervals`."""
+    return np.array([_from(v, *ends) for v, ends in zip(np.asarray(values), limits, strict=True)])
+
+
+def _into(u: Float[Array, ""], low: float, high: float) -> Float[Array, ""]:
+    if np.isfinite(low) and np.isfinite(high):
+        return low + (high - low) * jax.nn.sigmoid(u)
+    if np.isfinite(low):
+        return low + jnp.exp(u)
+    return high - jnp.exp(-u) if np.isfinite(high) else u
+
+
+def _from(v: float, low: float, high: float) -> float:
+    if np.isfinite(low) and np.isfinite(high):
+        return float(np.log(v - low) - np.log(high - v))
+    if np.isfinite(low):
+        return float(np.log(v - low))
+    return float(-np.log(high - v)) if np.isfinite(high) else float(v)

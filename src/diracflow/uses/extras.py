@@ -1,11 +1,11 @@
-"""Packages that only some uses need, imported when these are asked for."""
+"""Import of the optional packages of the extra `infer`."""
 
 import importlib
 from typing import Any
 
 
 def extra(package: str) -> Any:
-    """A module of the extra `infer`, or an error that says how to install it."""
+    """Import and return an optional module, or raise an error that says how to install it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

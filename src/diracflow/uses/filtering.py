@@ -1,45 +1,44 @@
 r"""Particle filter for noisy, partial observations at arbitrary times.
 
-Particles jump from one observation to the next by exact samples of the transition density, however
-far apart the observations are; no path is simulated in between. At an observation $y$ each
-particle's weight is multiplied by $p(y | x)$. When the effective share of the particles falls below
-one half they are drawn anew in proportion to their weights.
+Particles jump from one observation to the next by exact samples of the transition density, whatever
+the time between observations; no path is simulated in between. At an observation $y$ the weight of
+each particle is multiplied by $p(y | x)$. Particles are resampled when the effective sample size
+falls below half of their number.
 
-The mean of the weights at each time estimates $p(y_k | y_1, \dots, y_{k-1})$; the product is an
-unbiased estimate of the evidence of the density's own process.
+The mean of the weights at each time estimates $p(y_k | y_1, \dots, y_{k-1})$. The product of these
+means is an unbiased estimate of the evidence under the process that the density describes.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
-from .particles import Observe, initial_particles, moved, refreshed, reweighted, summary
-from .schedule import Schedule, schedule
+from .particles import Observe, initial_particles, moved, resampled, reweighted, summary
 from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
-from .weights import WeightsVanished, effective_share
+from .weights import WeightsVanished, effective_fraction
 
 
 class Filtered(eqx.Module):
     """Laws of the state given the observations up to each time."""
 
     times: Float[Array, " n"]
-    log_evidences: Float[Array, " n"]  # of each observation given those before; zero where missing
+    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
     means: Float[Array, "n d"]
     variances: Float[Array, "n d"]
     levels: Float[Array, " q"]
     quantiles: Float[Array, "n q d"]
-    effective_shares: Float[Array, " n"]  # before particles are drawn anew
-    outside: Float[Array, " n"]  # share of particles from which the density was not made to jump
+    effective_shares: Float[Array, " n"]  # effective sample size / particles, before resampling
+    outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
 
@@ -49,7 +48,14 @@ class Filtered(eqx.Module):
         return float(jnp.sum(self.log_evidences))
 
 
-def filter(  # the name that the field uses
+class FilterOutput(TypedDict, total=False):
+    """Keyword arguments of `filter` that choose what is stored at each time."""
+
+    quantiles: Sequence[float]
+    history: bool
+
+
+def filter(  # the standard name, although it shadows a builtin
     key: PRNGKeyArray,
     density: AbstractTransitionDensity,
     times: Float[ArrayLike, " n"],
@@ -59,71 +65,69 @@ def filter(  # the name that the field uses
     *,
     initial: AbstractLaw | Float[ArrayLike, "m d"] | None = None,
     start: float | None = None,
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
-    history: bool = False,
     params: Params | None = None,
+    **output: Unpack[FilterOutput],
 ) -> Filtered:
-    r"""Laws of a hidden diffusion given observations, by sequential Monte Carlo.
+    r"""Estimate the laws of a hidden diffusion given observations, by sequential Monte Carlo.
 
     **Arguments:**
 
-    - `key`: of `jax.random.key`.
+    - `key`: a random key.
     - `density`: a transition density, learned or exact. The coefficients of its SDE must not depend
-        on time, unless the density depends on the time of the start.
-    - `times`: increasing times of the observations. A gap beyond the density's horizon is crossed
-        in equal jumps within it.
-    - `observations`: one for each time. All NaN: missing, the law is only carried on.
+        on time, unless the density depends on the start time.
+    - `times`: increasing times. Gaps longer than the density's horizon are crossed in equal jumps.
+    - `observations`: one for each time. An observation of NaN alone is missing.
     - `observe`: the function $(x, y) \mapsto \log p(y | x)$ of one state and one observation.
-    - `particles`: how many. Errors decay as their number to the power $-1/2$.
-    - `initial`: law of the state at `start`: a law, draws of it (one a row), or one known state of
-        shape `(d,)`. By default the density's own law of starts.
-    - `start`: time at which `initial` holds, not after the first observation. By default the
-        density's start time, zero for exact densities; none where the density depends on it.
-    - `quantiles`: levels at which each component's quantiles are kept.
-    - `history`: keep all particles and weights.
+    - `particles`: number of particles. Errors decay as its power $-1/2$.
+    - `initial`: the state at `start`: a law, draws of it (one per row), or one known state of shape
+        `(d,)`. The default is the start law of the density.
+    - `start`: time at which `initial` holds, not after the first observation. The default is the
+        start time of the density; it is required if the density depends on the start time.
     - `params`: parameters of the SDE, if the density has any.
+    - `quantiles`: levels of the quantiles stored for each component; by default 0.05, 0.5 and 0.95.
+    - `history`: if `True`, store all particles and weights; by default `False`.
 
-    **Returns:**
-
-    `.means`, `.variances`, `.quantiles`, `.effective_shares` at each time, `.log_evidence`,
-    `.outside`, the share of particles from which the density was not made to jump, and with
-    `history` also `.particles` and `.weights`.
+    **Returns:** a `Filtered` with `.means`, `.variances`, `.quantiles`, `.effective_shares` and
+    `.outside` at each time, `.log_evidence`, and with `history` also `.particles` and `.weights`.
 
     >>> import jax
     >>> import diracflow as df
     >>> model = df.models.ornstein_uhlenbeck(1)
-    >>> observe = lambda x, y: -0.5 * (y - x[0]) ** 2 / 0.1
-    >>> found = df.filter(
-    ...     *(jax.random.key(0), model.exact, [0.5, 1.5], [0.3, -0.2], observe),
-    ...     initial=model.starts,
-    ... )
-    >>> found.means.shape
+    >>> data = [0.5, 1.5], [0.3, -0.2], lambda x, y: -0.5 * (y - x[0]) ** 2 / 0.1
+    >>> df.filter(jax.random.key(0), model.exact, *data, initial=model.starts).means.shape
     (2, 1)
     """
-    key, given = checked_key(key), scalars(density, params)
-    began = began_at(density, start, "start")
-    plan = schedule(times, observations, began, density.horizon)
-    check_start_times(density, plan.begins, "filter")
-    particles, history = checked_count("particles", particles), checked_flag("history", history)
-    levels = _levels(quantiles)
-    start_key, walk_key = jr.split(key)
+    key, params = checked_key(key), scalars(density, params)
+    plan = _schedule(density, times, observations, began_at(density, start, "start"))
+    particles = checked_count("particles", particles)
+    levels, history = _checked_output(**output)
+    start_key, jump_key = jr.split(key)
     x = initial_particles(start_key, density, initial, particles)
-    density._require_inside(x)
-    _require_log_density(observe, x[0], plan.observations[0])
-    _require_same_law(density, plan, x, given)
-    found = _walk(density, observe, walk_key, x, plan, levels, history, given)
+    _require_model(density, observe, plan, x, params)
+    found = _run(density, observe, jump_key, x, plan, levels, history, params)
     kept = jax.tree.map(lambda a: a[plan.last_jump], found)
     _require_evidence(kept["log_evidences"], plan)
     return Filtered(times=plan.times, levels=levels, **kept)
 
 
+class _Schedule(eqx.Module):
+    """Jumps in order. Within a long gap, all jumps but the last end without an observation."""
+
+    times: Float[Array, " n"]
+    last_jump: Int[Array, " n"]  # index of the jump that ends at each time
+    begins: Float[Array, " jumps"]  # times at which jumps start
+    gaps: Float[Array, " jumps"]
+    observations: Float[Array, "jumps *k"]
+    observed: Bool[Array, " jumps"]
+
+
 @eqx.filter_jit
-def _walk(
+def _run(
     density: AbstractTransitionDensity,
     observe: Observe,
     key: PRNGKeyArray,
     x: Float[Array, "particles d"],
-    plan: Schedule,
+    plan: _Schedule,
     levels: Float[Array, " q"],
     history: bool,
     params: dict[str, Any],
@@ -133,19 +137,19 @@ def _walk(
         key, begin, gap, y, observed = jump
         move_key, resample_key = jr.split(key)
         begin = begin if density.start_time is None else None
-        given: dict[str, Any] = {"params": params, "start_time": begin}
-        outside = jnp.mean(density.outside(x, **given))
-        x = moved(density, move_key, x, gap, given)
+        conditioning: dict[str, Any] = {"params": params, "start_time": begin}
+        outside = jnp.mean(density.outside(x, **conditioning))
+        x = moved(density, move_key, x, gap, conditioning)
         weights, log_evidence = reweighted(observe, x, weights, y, observed)
-        share = effective_share(weights)
+        fraction = effective_fraction(weights)
         kept = summary(x, weights, levels) | {
             "log_evidences": log_evidence,
-            "effective_shares": share,
+            "effective_shares": fraction,
             "outside": outside,
             "particles": x if history else None,
             "weights": weights if history else None,
         }
-        return refreshed(resample_key, x, weights, share), kept
+        return resampled(resample_key, x, weights, fraction), kept
 
     first = x, jnp.full(len(x), 1 / len(x), x.dtype)
     keys = jr.split(key, len(plan.gaps))
@@ -153,11 +157,81 @@ def _walk(
     return jax.lax.scan(step, first, jumps)[1]
 
 
-def _levels(quantiles: Sequence[float]) -> Float[Array, " q"]:
+def _schedule(
+    density: AbstractTransitionDensity, times: ArrayLike, observations: ArrayLike, start: float
+) -> _Schedule:
+    """Return jumps within the density's horizon, from `start` through all `times`."""
+    instants = _checked_times(times, start)
+    table = np.asarray(real_numbers("observations", observations), dtype=float)
+    if np.any(np.isinf(table)):
+        raise ValueError("`observations` must be finite, or NaN if missing.")
+    if table.ndim == 0 or len(table) != len(instants):
+        raise ValueError(
+            f"`observations` must have one entry for each of the {len(instants)} times; got shape "
+            f"{table.shape}."
+        )
+    gaps = np.diff(instants, prepend=start)
+    # A gap equal to the horizon must pass although the subtraction may have rounded it upwards.
+    counts = np.maximum(1, np.ceil(gaps / density.horizon - 1e-9)).astype(int)
+    last_jump = np.cumsum(counts) - 1
+    missing = np.isnan(table.reshape(len(table), -1)).all(axis=1)
+    observed = np.zeros(counts.sum(), dtype=bool)
+    observed[last_jump] = ~missing
+    # The value of a missing observation is not used, but NaN would stop under `jax_debug_nans`.
+    filled = np.where(missing.reshape(-1, *[1] * (table.ndim - 1)), 0.0, table)
+    jumps = np.repeat(gaps / counts, counts)
+    begins = jnp.asarray(start + np.cumsum(np.append(0.0, jumps[:-1])))
+    check_start_times(density, begins, "filter")
+    return _Schedule(
+        times=jnp.asarray(instants),
+        last_jump=jnp.asarray(last_jump),
+        begins=begins,
+        gaps=jnp.asarray(jumps),
+        observations=jnp.asarray(np.repeat(filled, counts, axis=0)),
+        observed=jnp.asarray(observed),
+    )
+
+
+def _checked_times(times: ArrayLike, start: float) -> Float[np.ndarray, " n"]:
+    instants = np.asarray(real_numbers("times", times), dtype=float)
+    if instants.ndim != 1 or len(instants) == 0:
+        raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
+    if not np.all(np.isfinite(instants)):
+        raise ValueError("`times` must be finite.")
+    steps = np.diff(instants)
+    if np.any(steps <= 0):
+        index = int(np.argmax(steps <= 0))
+        raise ValueError(
+            f"`times` must increase; got {instants[index]:g} then {instants[index + 1]:g} at index "
+            f"{index + 1}. Combine observations of one time in one row."
+        )
+    if instants[0] < start:
+        raise ValueError(
+            f"The first time, {instants[0]:g}, lies before the start, {start:g}, at which the "
+            "initial law holds; pass `start`."
+        )
+    return instants
+
+
+def _checked_output(
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95), history: bool = False
+) -> tuple[Float[Array, " q"], bool]:
     levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
-    return jnp.asarray(levels)
+    return jnp.asarray(levels), checked_flag("history", history)
+
+
+def _require_model(
+    density: AbstractTransitionDensity, observe: Observe, plan: _Schedule, x: Array, params: Params
+) -> None:
+    """Raise if the first jumps or observations are not possible."""
+    density._require_inside(x)
+    _require_log_density(observe, x[0], plan.observations[0])
+    sde, began = getattr(density, "sde", None), density.start_time
+    if sde is not None and began is not None:
+        span = float(jnp.sum(plan.gaps))
+        require_homogeneous(member_of(sde, params), began, span, x[:3])
 
 
 def _require_log_density(observe: Observe, x: Array, y: Array) -> None:
@@ -177,16 +251,7 @@ def _require_log_density(observe: Observe, x: Array, y: Array) -> None:
         raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
 
 
-def _require_same_law(
-    density: AbstractTransitionDensity, plan: Schedule, x: Array, params: Params
-) -> None:
-    sde, began = getattr(density, "sde", None), density.start_time
-    if sde is not None and began is not None:
-        span = float(jnp.sum(plan.gaps))
-        require_homogeneous(member_of(sde, params), began, span, x[:3])
-
-
-def _require_evidence(log_evidences: Float[Array, " n"], plan: Schedule) -> None:
+def _require_evidence(log_evidences: Float[Array, " n"], plan: _Schedule) -> None:
     bad = ~np.isfinite(log_evidences)
     if not bad.any():
         return
@@ -194,10 +259,10 @@ def _require_evidence(log_evidences: Float[Array, " n"], plan: Schedule) -> None
     where = f"observation {index} at t={float(plan.times[index]):g}"
     if np.isneginf(log_evidences[index]):
         raise WeightsVanished(
-            f"All particles have weight zero at {where}. Take more `particles`, an `initial` law "
-            "that reaches it, or an `observe` with heavier tails."
+            f"All particles have weight zero at {where}. Use more `particles`, an `initial` law "
+            "that covers it, or an `observe` with heavier tails."
         )
     raise WeightsVanished(
-        f"`observe` returned {float(log_evidences[index])} at {where}. Let it return finite "
-        "numbers or -inf; an observation of NaN alone is skipped."
+        f"`observe` returned {float(log_evidences[index])} at {where}. It must return finite "
+        "numbers or -inf. Mark a missing observation by NaN alone."
     )

@@ -2,8 +2,8 @@ r"""Likelihood of discretely observed paths.
 
 By the Markov property the states $x_0, \dots, x_n$ seen at times $t_0 < \dots < t_n$ have the joint
 density $\prod_i \rho(x_i | t_i - t_{i-1}, x_{i-1})$ given the first. No step is subdivided, so the
-likelihood is as exact as the transition density, however long the gaps. Where the density depends
-on the time of the start, that of a transition is the time $t_{i-1}$ of its first state.
+likelihood is as exact as the transition density, whatever the length of the gaps. If the density
+depends on the start time, the start time of a transition is $t_{i-1}$.
 """
 
 from typing import Any
@@ -26,31 +26,31 @@ from ..transition.transition_density import (
 
 
 class Transitions(eqx.Module):
-    """Observed paths cut into single transitions, one a row."""
+    """Observed paths split into single transitions, one per row."""
 
     gaps: Float[Array, " n"]
-    begins: Float[Array, " n"]  # when transitions start
+    begins: Float[Array, " n"]  # times at which transitions start
     before: Float[Array, "n d"]
     after: Float[Array, "n d"]
-    path: Int[np.ndarray, " n"]  # which path a transition belongs to
+    path: Int[np.ndarray, " n"]  # index of the path of each transition
     batch: tuple[int, ...] = eqx.field(static=True)  # leading axes of the paths
 
     def log_prob(
         self, density: AbstractTransitionDensity, params: Params | None = None
     ) -> Float[Array, "*batch"]:
-        """Sum of the log-densities of each path's transitions."""
-        given = {} if params is None else params
-        check_names(density.params, given)
-        given = {name: self._spread(name, value) for name, value in given.items()}
+        """Return the log-likelihood of each path."""
+        params = {} if params is None else params
+        check_names(density.params, params)
+        spread = {name: self._spread(name, value) for name, value in params.items()}
         times = self.begins if density.start_time is None else None
         t, x, start = checked_query(
-            density, self.gaps, given, start_time=times, x=self.after, x0=self.before
+            density, self.gaps, spread, start_time=times, x=self.after, x0=self.before
         )
         asking = asked(density, "_for_times", t)
         return _path_sums(asking, t, x, start, self.path, self.batch)
 
     def _spread(self, name: str, value: ArrayLike) -> Array:
-        """A parameter for each transition, from one for each path."""
+        """Return a parameter value for each transition, from one for each path."""
         values = real_numbers(name, value)
         if values.ndim == 0:
             return values
@@ -68,22 +68,22 @@ def log_likelihood(
     states: Float[ArrayLike, "*batch n+1 d"],
     params: Params | None = None,
 ) -> Float[Array, "*batch"]:
-    r"""Log-likelihood of paths observed at discrete times, given their first states.
+    r"""Return the log-likelihood of paths observed at discrete times, given their first states.
 
     **Arguments:**
 
     - `density`: a transition density, learned or exact.
-    - `times`: increasing, not necessarily even; every gap within the density's horizon.
+    - `times`: increasing times, evenly spaced or not; every gap within the density's horizon.
     - `states`: the state at each time. Leading axes stand for independent paths, which may share
-        `times`. A row of NaN is a missing observation: its two gaps become one. (Only where values
-        are known; under `jit` or `grad` in `states` leave such rows out.)
+        `times`. A row of NaN is a missing observation: its two gaps become one. Under `jit` or
+        `grad` in `states` values are not known, so such rows must be left out.
     - `params`: parameters of the SDE, if the density has any; scalars or one value for each path.
 
     **Returns:**
 
-    One number for each path; add them up for the likelihood of all. Differentiable in `states`,
-    `times` and `params`. Only gaps count, unless the density depends on the time of the start, as
-    one does that was learned over a law of start times: then the times themselves count, too.
+    One number for each path; their sum is the log-likelihood of all paths. It is differentiable in
+    `states`, `times` and `params`. Only the gaps between times matter, unless the density depends
+    on the start time.
     """
     return transitions(density, times, states).log_prob(density, params)
 
@@ -91,7 +91,7 @@ def log_likelihood(
 def transitions(
     density: AbstractTransitionDensity, times: ArrayLike, states: ArrayLike
 ) -> Transitions:
-    """Check observed paths and cut them into transitions."""
+    """Check observed paths and split them into transitions."""
     require_density(density)
     t, x = _table(density, times, states)
     batch, length = x.shape[:-2], x.shape[-2]
@@ -107,7 +107,7 @@ def transitions(
 def _table(
     density: AbstractTransitionDensity, times: ArrayLike, states: ArrayLike
 ) -> tuple[Any, Any]:
-    """Times and states of one leading shape; in NumPy where values are known."""
+    """Return times and states with equal leading axes, as NumPy arrays if values are known."""
     t, x = _known(real_numbers("times", times)), _known(real_numbers("states", states))
     if x.ndim < 2 or x.shape[-1] != density.dim or t.ndim < 1 or t.shape[-1] != x.shape[-2]:
         raise ValueError(
@@ -121,7 +121,7 @@ def _table(
 
 
 def _known(values: Array) -> Array | np.ndarray:
-    # In NumPy gaps stay known within the user's `jit`, as samplers and optimisers have it.
+    # NumPy arrays stay concrete inside the `jit` of a sampler or optimiser.
     return values if isinstance(values, jax.core.Tracer) else np.asarray(values)
 
 
@@ -131,22 +131,22 @@ def _broadcast(values: Array | np.ndarray, shape: tuple[int, ...]) -> Any:
 
 
 def _seen(x: Array | np.ndarray) -> np.ndarray:
-    """Which rows are observed. Values that JAX traces are taken as observed."""
+    """Return a mask of the observed rows. Traced values count as observed."""
     if not isinstance(x, np.ndarray):
         return np.ones(x.shape[:-1], bool)
     missing = np.isnan(x)
     if np.any(missing.any(axis=-1) != missing.all(axis=-1)):
         raise ValueError(
             "`states` has rows with some components NaN and others not; a transition density needs "
-            "whole states. Make the row NaN to leave it out."
+            "all components. Set the whole row to NaN to leave it out."
         )
     if np.any(np.isinf(x)):
-        raise ValueError("`states` must be finite, or NaN where an observation is missing.")
+        raise ValueError("`states` must be finite, or NaN if an observation is missing.")
     return ~missing[..., 0]
 
 
 def _neighbours(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Flat indices of each two consecutive observed rows of a path."""
+    """Return the flat indices of all pairs of consecutive observed rows of a path."""
     if len(seen) == 0 or np.any(seen.sum(axis=1) < 2):
         raise ValueError(
             "A path needs at least two observed states; got one with "
@@ -163,7 +163,7 @@ def _check_gaps(density: AbstractTransitionDensity, gaps: np.ndarray) -> None:
             f"`times` must increase along each path; {np.sum(gaps == 0)} gaps are zero and "
             f"{np.sum(gaps < 0)} negative. Sort the observations and merge those of one time."
         )
-    # The same allowance for rounding as in every query.
+    # The same tolerance for rounding as in every query.
     beyond = gaps > density.horizon * (1 + 1e-6)
     if np.any(beyond):
         raise ValueError(
@@ -174,7 +174,7 @@ def _check_gaps(density: AbstractTransitionDensity, gaps: np.ndarray) -> None:
 
 
 def _common(gaps: np.ndarray) -> np.ndarray:
-    """One gap if all are equal but for rounding: what depends on time is then computed once."""
+    """Return one gap if all are equal up to rounding, so that terms in time are computed once."""
     even = np.allclose(gaps, gaps[0], rtol=1e-12 if gaps.dtype == np.float64 else 1e-6, atol=0)
     return gaps[:1] if even else gaps
 

@@ -1,4 +1,4 @@
-"""Particles of a filter: where they start, how they move and what they weigh."""
+"""Operations on the particles of a filter: initialise, move, reweight, summarise and resample."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .weights import systematic, weighted_quantiles
 
 Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
-# Effective share below which particles are drawn anew.
+# Particles are resampled if the effective sample size is below this fraction of their number.
 _RESAMPLE_BELOW = 0.5
 
 
@@ -24,26 +24,20 @@ def moved(
     key: PRNGKeyArray,
     x: Float[Array, "n d"],
     gap: Float[Array, ""],
-    keywords: dict[str, Any],
+    conditioning: dict[str, Any],
 ) -> Float[Array, "n d"]:
-    """Each particle after one draw from its own transition law.
-
-    `keywords` are those of the density's queries: parameters, the time of the start.
-    """
-    # An observation at the start itself comes without a jump, and densities with no time zero.
+    """Draw the next state of each particle; `conditioning` holds keyword arguments of a query."""
+    # Densities are not defined at time zero, so an observation at the start needs no jump.
     positive = gap > 0
-    new = density.sample(key, jnp.where(positive, gap, _any_time(density)), x, **keywords)
+    any_time = min(1.0, density.horizon)
+    new = density.sample(key, jnp.where(positive, gap, any_time), x, **conditioning)
     return jnp.where(positive, new, x)
-
-
-def _any_time(density: AbstractTransitionDensity) -> float:
-    return min(1.0, density.horizon)
 
 
 def reweighted(
     observe: Observe, x: Array, weights: Array, y: Array, observed: Array
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-    """Weights of sum one after an observation, and the log-density of the observation."""
+    """Return the normalised weights after an observation, and its log-evidence."""
     log_likelihoods = jax.vmap(lambda x: jnp.asarray(observe(x, y), x.dtype))(x)
     log_weights = jnp.log(weights) + jnp.where(observed, log_likelihoods, 0.0)
     log_evidence = jax.nn.logsumexp(log_weights)
@@ -51,7 +45,7 @@ def reweighted(
 
 
 def summary(x: Array, weights: Array, levels: Array) -> dict[str, Array]:
-    """Mean, variance and quantiles of each component."""
+    """Return mean, variance and quantiles of each component."""
     mean = weights @ x
     by_component = jax.vmap(weighted_quantiles, (1, None, None), 1)
     return {
@@ -61,19 +55,19 @@ def summary(x: Array, weights: Array, levels: Array) -> dict[str, Array]:
     }
 
 
-def refreshed(key: PRNGKeyArray, x: Array, weights: Array, share: Array) -> tuple[Array, Array]:
-    """Particles and weights as they are, or drawn anew where too few carry the weight."""
+def resampled(key: PRNGKeyArray, x: Array, weights: Array, fraction: Array) -> tuple[Array, Array]:
+    """Resample the particles if `fraction`, the effective sample size over $n$, is too small."""
 
-    def drawn_anew() -> tuple[Array, Array]:
+    def equal_weights() -> tuple[Array, Array]:
         return x[systematic(key, weights, len(x))], jnp.full_like(weights, 1 / len(x))
 
-    return jax.lax.cond(share < _RESAMPLE_BELOW, drawn_anew, lambda: (x, weights))
+    return jax.lax.cond(fraction < _RESAMPLE_BELOW, equal_weights, lambda: (x, weights))
 
 
 def initial_particles(
     key: PRNGKeyArray, density: AbstractTransitionDensity, initial: Any, count: int
 ) -> Float[Array, "particles d"]:
-    """Draws of the law of the state before anything is observed."""
+    """Draw `count` states from the initial law."""
     law = getattr(density, "starts", None) if initial is None else initial
     if law is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Draws of a posterior as a labelled tree, with what can be said about their convergence."""
+"""Posterior draws as a labelled tree, with convergence diagnostics."""
 
 import warnings
 from importlib.metadata import version
@@ -12,9 +12,9 @@ from .extras import extra
 if TYPE_CHECKING:
     from xarray import DataTree
 
-# Above this split R-hat chains are usually held not to have mixed (Vehtari et al. 2021).
+# Chains with a larger split R-hat have usually not mixed (Vehtari et al. 2021).
 _R_HAT = 1.01
-# NumPyro's names of what it records, and ArviZ's.
+# NumPyro's names of the recorded statistics, and ArviZ's.
 _STATISTICS = {
     "energy": "energy",
     "accept_prob": "acceptance_rate",
@@ -26,25 +26,23 @@ _STATISTICS = {
 def posterior_tree(
     sampler: Any, names: tuple[str, ...], times: ArrayLike, states: ArrayLike
 ) -> "DataTree":
-    """The groups `posterior`, `sample_stats` and `observed_data` of a finished run."""
-    xarray = extra("xarray")
-    draws = {name: np.asarray(d) for name, d in sampler.get_samples(group_by_chain=True).items()}
+    """Return the groups `posterior`, `sample_stats` and `observed_data` of a finished run."""
+    samples = sampler.get_samples(group_by_chain=True)
     fields = {n: np.asarray(f) for n, f in sampler.get_extra_fields(group_by_chain=True).items()}
-    draws = {name: draws[name] for name in names}
+    draws = {name: np.asarray(samples[name]) for name in names}
     stats = {ours: fields[theirs] for theirs, ours in _STATISTICS.items()}
     groups = {
         "posterior": _chains(draws, {name: convergence(d) for name, d in draws.items()}),
         "sample_stats": _chains(stats | {"lp": -fields["potential_energy"]}, {}),
         "observed_data": _observed(times, states),
     }
-    tree = xarray.DataTree.from_dict(groups)
+    tree = extra("xarray").DataTree.from_dict(groups)
     tree.attrs.update(_summary(groups["posterior"], int(fields["diverging"].sum())))
     warn_of(tree.attrs)
     return tree
 
 
 def _chains(variables: dict[str, np.ndarray], attributes: dict[str, dict]) -> Any:
-    xarray = extra("xarray")
     chains, draws = next(iter(variables.values())).shape
     data = {
         name: (("chain", "draw"), values, attributes.get(name, {}))
@@ -52,7 +50,7 @@ def _chains(variables: dict[str, np.ndarray], attributes: dict[str, dict]) -> An
     }
     coords = {"chain": np.arange(chains), "draw": np.arange(draws)}
     libraries = {"inference_library": "numpyro", "inference_library_version": version("numpyro")}
-    return xarray.Dataset(data, coords, libraries)
+    return extra("xarray").Dataset(data, coords, libraries)
 
 
 def _observed(times: ArrayLike, states: ArrayLike) -> Any:
@@ -64,9 +62,9 @@ def _observed(times: ArrayLike, states: ArrayLike) -> Any:
 
 
 def convergence(draws: np.ndarray) -> dict[str, float]:
-    """Split R-hat and effective sample size of one parameter, of shape (chains, draws)."""
+    """Return split R-hat and effective sample size of `draws`, of shape `(chains, draws)`."""
     diagnostics = extra("numpyro.diagnostics")
-    if draws.shape[1] < 4:  # halves of a chain need two draws each
+    if draws.shape[1] < 4:  # each half of a chain needs two draws
         return {"r_hat": np.nan, "ess": np.nan}
     return {
         "r_hat": float(diagnostics.split_gelman_rubin(draws)),
@@ -85,11 +83,11 @@ def _summary(posterior: Any, divergences: int) -> dict[str, Any]:
 
 
 def warn_of(summary: dict[str, Any]) -> None:
-    """Warn of chains that have not mixed and of divergences."""
+    """Warn if chains have not mixed or trajectories diverged."""
     if not summary["r_hat"] <= _R_HAT:
         warnings.warn(
-            f"Chains have not mixed: R-hat is {summary['r_hat']:.3f}, above {_R_HAT}. Take more "
-            "`warmup` and `draws`, or a prior that excludes what the data cannot tell apart.",
+            f"Chains have not mixed: R-hat is {summary['r_hat']:.3f}, above {_R_HAT}. Use more "
+            "`warmup` and `draws`, or a prior that excludes parameters with equal likelihood.",
             stacklevel=4,
         )
     if summary["divergences"]:

@@ -1,9 +1,11 @@
-r"""The SDE behind a density, and whether the density may be used from later times on.
+r"""The SDE of a density, and the start times at which the density can be used.
 
-A density is learned from one start time $s$, or over a law of them. In the first case, used again
-from $s' > s$ as bridges and filters do, it stands for the transition from $s'$ only if the
+A density is learned for one start time $s$, or for a law of start times. Bridges and filters use it
+again from later times $s' > s$. For a density of one start time this is correct only if the
 coefficients do not depend on time.
 """
+
+from typing import TypedDict
 
 from jaxtyping import Array, ArrayLike, Float
 
@@ -15,8 +17,15 @@ from ..sde.time_homogeneity import first_change
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 
 
+class Conditioning(TypedDict, total=False):
+    """Keyword arguments of a query for what the density depends on apart from `t` and `x0`."""
+
+    params: Params | None
+    start_time: float | None
+
+
 def equation_of(density: AbstractTransitionDensity, sde: SDE | None) -> SDE:
-    """`sde` if given, else the equation that the density was learned for."""
+    """Return `sde` if it is given, and the SDE of the density otherwise."""
     found = getattr(density, "sde", None) if sde is None else sde
     if found is None:
         raise ValueError(
@@ -32,7 +41,7 @@ def equation_of(density: AbstractTransitionDensity, sde: SDE | None) -> SDE:
 
 
 def scalars(density: AbstractTransitionDensity, params: Params | None) -> dict[str, Array]:
-    """One number for each parameter of a density."""
+    """Return one number for each parameter of the density."""
     require_density(density)
     values = checked_params(params, density.params, density.param_bounds)
     for name, value in zip(density.params, values, strict=True):
@@ -42,16 +51,14 @@ def scalars(density: AbstractTransitionDensity, params: Params | None) -> dict[s
 
 
 def member_of(sde: SDE, params: Params) -> SDE:
-    """The equation at some parameters, unless it is known at these only."""
+    """Return the SDE with its parameters fixed, if it has any."""
     return sde.at(params) if sde.params else sde
 
 
 def began_at(density: AbstractTransitionDensity, start: float | None, name: str) -> float:
-    """When the process starts: as the user says, or as the density knows."""
+    """Return the start time: the argument `start`, called `name`, or else that of the density."""
     if start is None and density.start_time is None:
-        raise ValueError(
-            f"This density depends on the time at which the process starts; give it: `{name}=...`."
-        )
+        raise ValueError(f"This density depends on the start time; pass it: `{name}=...`.")
     known = 0.0 if density.start_time is None else density.start_time
     return known if start is None else checked_number(name, start)
 
@@ -59,13 +66,13 @@ def began_at(density: AbstractTransitionDensity, start: float | None, name: str)
 def check_start_times(
     density: AbstractTransitionDensity, times: Float[ArrayLike, " n"], name: str
 ) -> None:
-    """Raise, naming what they are, where a density that depends on start times is not known."""
+    """Raise if the density depends on the start time and was not learned for one of `times`."""
     if density.start_time is None:
         checked_param(name, times, {name: density.start_time_bounds}, "start time of a step in")
 
 
 def chart_of(density: AbstractTransitionDensity, sde: SDE) -> Chart:
-    """The coordinates that the density was learned in, else those of the domain by itself."""
+    """Return the coordinates in which the density was learned, or else those of the domain."""
     known = getattr(density, "chart", None)
     same = known is not None and [part.ends for part in known.maps] == [
         part.ends for part in sde.domain
@@ -74,12 +81,12 @@ def chart_of(density: AbstractTransitionDensity, sde: SDE) -> Chart:
 
 
 def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n d"]) -> None:
-    """Raise if a coefficient at one of the points `x` changes over `span` from `start` on."""
+    """Raise if a coefficient at one of the points `x` changes within `span` after `start`."""
     changed = first_change(sde, start, span, x)
     if changed is not None:
         name, t = changed
         raise ValueError(
             f"`{name}` depends on time: it changes between t={start:g} and t={t:g}. The "
-            f"density holds for starts at t={start:g} only and is needed from later ones; "
+            f"density is valid for starts at t={start:g} only, and later starts are needed; "
             "learn it over a law of start times, `start_time=diracflow.Uniform(...)`."
         )

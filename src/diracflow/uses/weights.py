@@ -1,4 +1,4 @@
-r"""Weighted draws: what their weights are worth, and draws of equal weight made from them."""
+"""Importance weights: normalisation, effective sample size, resampling and quantiles."""
 
 import jax
 import jax.numpy as jnp
@@ -7,31 +7,31 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
 class WeightsVanished(RuntimeError):
-    """No draw carries any weight: nothing can be said about the law asked for."""
+    """All importance weights are zero or undefined, so the target law cannot be estimated."""
 
 
 def normalised(log_weights: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Weights of sum one."""
+    """Return weights that sum to one."""
     return jax.nn.softmax(log_weights)
 
 
-def effective_share(weights: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""$(\sum w)^2 / (n \sum w^2)$: one for equal weights, $1/n$ if one draw carries all.
+def effective_fraction(weights: Float[Array, " n"]) -> Float[Array, ""]:
+    r"""Return the effective sample size divided by $n$, $(\sum w)^2 / (n \sum w^2)$.
 
-    Means over the weighted draws are about as accurate as over this share of them, unweighted.
+    It is one for equal weights and $1/n$ if one draw carries all the weight.
     """
     return jnp.sum(weights) ** 2 / (len(weights) * jnp.sum(weights**2))
 
 
 def systematic(key: PRNGKeyArray, weights: Float[Array, " n"], count: int) -> Int[Array, " count"]:
-    r"""Indices of `count` draws, each taken $\lfloor nw \rfloor$ or $\lceil nw \rceil$ times.
+    r"""Return the indices of `count` draws by systematic resampling.
 
-    One uniform number shifts a comb over the cumulated weights, which adds less noise than
-    independent picks.
+    A draw of weight $w$ is repeated $\lfloor nw \rfloor$ or $\lceil nw \rceil$ times, where $n$ is
+    `count`. This adds less noise than independent resampling.
     """
     cumulated = jnp.cumsum(weights)
     comb = (jnp.arange(count) + jr.uniform(key)) / count
-    # Cumulated rounding may leave the last tooth beyond the last sum.
+    # Rounding of the cumulated sum may leave the last point of the comb beyond it.
     picked = jnp.searchsorted(cumulated, comb * cumulated[-1], side="right")
     return jnp.minimum(picked, len(weights) - 1)
 
@@ -39,7 +39,7 @@ def systematic(key: PRNGKeyArray, weights: Float[Array, " n"], count: int) -> In
 def weighted_quantiles(
     values: Float[Array, " n"], weights: Float[Array, " n"], levels: Float[Array, " q"]
 ) -> Float[Array, " q"]:
-    """The smallest values at which the cumulated weight reaches each of `levels`."""
+    """Return, for each of `levels`, the smallest value whose cumulated weight reaches it."""
     order = jnp.argsort(values)
     cumulated = jnp.cumsum(weights[order])
     reached = jnp.searchsorted(cumulated, levels * cumulated[-1])

@@ -1,14 +1,13 @@
-"""Figures, one function each, returning a matplotlib `Figure`, and a page of them: `report`.
+"""Figures as functions that return a matplotlib `Figure`, and an HTML page of them: `report`.
 
-Needs the extra `view`.
+This package needs the extra `view`.
 """
 
-from .densities import comparison, conditional, joint, moulding, section
+from .densities import comparison, conditional, joint, moulding, propagated, section
 from .histories import certificate_over_time, error_over_time, training_history
 from .lines import lines, planes, spread
-from .pairs import pairs
+from .pairs import pairs, posterior_pairs
 from .paths import bridge_fan, filter_bands
-from .posteriors import posterior_pairs, propagated
 from .report import report
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Whether a figure can be drawn of what it is given."""
+"""Checks of the arguments of figures."""
 
 from typing import Any
 
@@ -10,32 +10,32 @@ from ..transition.transition_density import require_density
 
 
 def require_kind(name: str, value: object, kind: type, maker: str) -> None:
-    """Raise unless a value is of the kind that `maker` makes."""
+    """Raise unless `value` is of the type that the function `maker` returns."""
     if not isinstance(value, kind):
         raise ValueError(f"`{name}` must come from `{maker}`; got {type(value).__name__}.")
 
 
 def require_components(dim: int | None, **densities: Any) -> None:
-    """Raise unless all are densities of so many components, or of more than two if `None`."""
+    """Raise unless all are densities with `dim` components, or with more than two if `None`."""
     for name, density in densities.items():
         require_density(density, name)
         if density.dim != dim and not (dim is None and density.dim > 2):
             wanted = "more than two" if dim is None else str(dim)
             raise ValueError(
-                f"This figure is of states with {wanted} components; `{name}` has {density.dim}."
+                f"This figure needs states with {wanted} components; `{name}` has {density.dim}."
             )
 
 
 def checked_times(times: Any) -> list[float]:
-    """One time or more."""
+    """Return one time or more."""
     listed = [checked_number("times", t) for t in np.atleast_1d(times)]
     if not listed:
-        raise ValueError("`times` must hold one time at least.")
+        raise ValueError("`times` must contain at least one time.")
     return listed
 
 
 def checked_start(x0: Float[ArrayLike, " d"], dim: int) -> Float[np.ndarray, " d"]:
-    """One start."""
+    """Return one start."""
     start = np.asarray(checked_point("x0", x0, dim))
     if start.ndim != 1:
         raise ValueError(f"`x0` must be one start of shape ({dim},); got shape {start.shape}.")

@@ -1,7 +1,7 @@
-"""Building blocks of a self-contained HTML page: text, tables, figures.
+"""Parts of a self-contained HTML page: text, tables, figures.
 
-What comes from files is escaped where it enters, so that a file can put no markup into a page, and
-the page itself forbids scripts and outside requests.
+All text is escaped, so that a model file cannot insert markup. The page forbids scripts and
+external requests.
 """
 
 import io
@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from .style import EXACT, LEARNED, SOURCE, style
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-# Inches that a phone shows.
+# Width in inches that fits on a phone.
 _NARROW = 6.0
-# Colours that follow the reader's preference for light or dark.
+# Colours that adapt to a light or dark theme.
 _INK = {EXACT: "currentColor", LEARNED: "var(--learned)", SOURCE: "var(--source)"}
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """A whole document; `body` holds blocks made by the functions below."""
+    """Return the document; `body` holds blocks made by the functions below."""
     look = files(__package__).joinpath("report.css").read_text("utf-8")
     return "\n".join(
         [
@@ -46,28 +46,28 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def element(name: str, text: object, kind: str | None = None) -> str:
-    """An element that holds text."""
+    """Return an element that contains text, with the class `kind`."""
     chosen = "" if kind is None else f' class="{escape(kind)}"'
     return f"<{name}{chosen}>{escape(str(text))}</{name}>"
 
 
 def code(text: str) -> str:
-    """Lines of a program."""
+    """Return a block of program text."""
     return f"<pre><code>{escape(text)}</code></pre>"
 
 
-def facts(pairs: Mapping[str, object]) -> str:
-    """Names and what belongs to them."""
+def definitions(pairs: Mapping[str, object]) -> str:
+    """Return a list of names with their values."""
     rows = "".join(element("dt", name) + element("dd", value) for name, value in pairs.items())
     return f"<dl>{rows}</dl>"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows of cells; all but the first column are numbers."""
+    """Return a table; all columns but the first hold numbers."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     lines = ["".join(element("td", cell) for cell in row) for row in rows]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    # Wide tables scroll by themselves on a phone; the keyboard must reach them.
+    # Wide tables scroll on a phone; `tabindex` makes them reachable by keyboard.
     return (
         f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>\n{body}\n</tbody></table></div>"
@@ -75,27 +75,27 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def picture(name: str, drawn: Figure, caption: str) -> str:
-    """A figure as inline SVG; `name` tells its identifiers from those of other figures."""
+    """Return a figure as inline SVG; `name` makes its identifiers unique on the page."""
     svg = _tinted(_renamed(_svg(drawn), name))
     label = f'<svg role="img" aria-label="{escape(caption)}" '
     svg = svg.replace("<svg ", label, 1)
-    # On a phone wide figures scroll rather than shrink beyond reading; the keyboard reaches them.
+    # On a phone wide figures scroll, because they would not be legible if they shrank.
     kind = ' class="wide" tabindex="0"' if drawn.get_figwidth() > _NARROW else ""
     return f"<figure{kind}>{svg}{element('figcaption', caption)}</figure>"
 
 
+@style()
 def _svg(drawn: Figure) -> str:
-    with style():
-        buffer = io.StringIO()
-        # Without a date equal figures are equal files.
-        drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    buffer = io.StringIO()
+    # Without a date equal figures give equal files.
+    drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
 
 
 def _renamed(svg: str, name: str) -> str:
-    """Identifiers are those of one page, in which other figures have the same."""
+    """Prefix all identifiers with `name`: other figures on the page use the same ones."""
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'href="#', f'href="#{name}-', svg)
     return re.sub(r"url\(#", f"url(#{name}-", svg)
@@ -104,5 +104,5 @@ def _renamed(svg: str, name: str) -> str:
 def _tinted(svg: str) -> str:
     for colour, ink in _INK.items():
         svg = svg.replace(colour, ink)
-    # Matplotlib writes no colour for text, which is then black.
+    # Matplotlib writes no colour for text, which would stay black in a dark theme.
     return svg.replace("<svg ", '<svg fill="currentColor" ', 1)

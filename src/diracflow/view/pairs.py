@@ -1,6 +1,7 @@
-"""A figure of all pairs of components, by draws."""
+"""Figures of all pairs of components of a state, or of parameters, from draws."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from ..sde.argument_checks import checked_number
 from ..transition.transition_density import AbstractTransitionDensity, require_density
-from .axes import point_text
+from ..uses.underlying_sde import Conditioning
+from .axes import query_title
 from .figure_checks import checked_start
 from .style import DENSITY_MAP, EXACT, LEARNED, new_figure, style
 
@@ -19,6 +21,7 @@ _DRAWS, _BARS, _TILES = 20_000, 50, 40
 _SHOWN = (0.001, 0.999)
 
 
+@style()
 def pairs(
     density: AbstractTransitionDensity,
     exact: AbstractTransitionDensity | None,
@@ -26,50 +29,96 @@ def pairs(
     x0: Float[np.ndarray, " d"],
     *,
     components: int = 6,
-    **given: Any,
+    **conditioning: Unpack[Conditioning],
 ) -> Figure:
-    """Marginals of two components or more at one time, by 20000 draws: each on the diagonal, pairs
-    below; the exact ones dashed, where known.
+    """Draw the marginals of all components on the diagonal and of all pairs below it.
 
-    `given` holds the keywords `params` and `start_time` of a query.
+    **Arguments:**
+
+    - `density`: a density with at least two components; 20000 draws are shown.
+    - `exact`: the exact density, drawn as dashed lines, or `None`.
+    - `t`, `x0`: one time and one start.
+    - `components`: largest number of components shown.
+    - `params`, `start_time`: as in the density's queries.
     """
     require_density(density)
     x0, t = checked_start(x0, density.dim), checked_number("t", t)
     shown = min(components, density.dim)
     if shown < 2:
-        raise ValueError("This figure is of two components or more; `lines` shows one.")
-    draws = density.at(t, x0, **given).rvs(_DRAWS, random_state=0)
-    truth = None if exact is None else exact.at(t, x0, **given).rvs(_DRAWS, random_state=1)
+        raise ValueError("This figure needs two components or more; use `lines` for one.")
+    draws = density.at(t, x0, **conditioning).rvs(_DRAWS, random_state=0)
+    truth = None if exact is None else exact.at(t, x0, **conditioning).rvs(_DRAWS, random_state=1)
     ends = np.quantile(draws, _SHOWN, axis=0).T
-    with style():
-        figure = new_figure(1.4 + 1.35 * shown, 0.8 + 1.35 * shown)
-        axes = figure.subplots(shown, shown, squeeze=False, sharex="col")
-        for row, line in enumerate(axes):
-            for column, axis in enumerate(line):
-                if column > row:
-                    axis.set_visible(False)
-                elif column == row:
-                    _bars(axis, draws[:, row], truth if truth is None else truth[:, row], ends[row])
-                else:
-                    _tiles(axis, draws[:, [column, row]], ends[[column, row]])
-                _label(axis, row, column, row == shown - 1)
-        axes[0, 0].set_title(f"{point_text(x0)}, $t={t:.3g}$", loc="left")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="upper right")
-        return figure
+    names = [f"$x_{{{i + 1}}}$" for i in range(shown)]
+    figure, axes = _triangle(names, 1.4 + 1.35 * shown, 0.8 + 1.35 * shown)
+    for (row, column), axis in axes.items():
+        axis.xaxis.set_major_locator(MaxNLocator(3))
+        if column == row:
+            _bars(axis, draws[:, row], truth if truth is None else truth[:, row], ends[row])
+        else:
+            _tiles(axis, draws[:, [column, row]], ends[[column, row]])
+    axes[0, 0].set_title(query_title(x0, t), loc="left")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper right")
+    return figure
+
+
+@style()
+def posterior_pairs(tree: Any, truth: dict[str, float] | None = None) -> Figure:
+    """Draw histograms of the parameters on the diagonal, and scatter plots of pairs below it.
+
+    **Arguments:**
+
+    - `tree`: the result of `diracflow.infer`.
+    - `truth`: true values of some or all parameters, drawn as lines.
+    """
+    try:
+        posterior = tree["posterior"]
+    except (TypeError, KeyError, IndexError):
+        raise ValueError(
+            "`tree` must come from `diracflow.infer`, with a group `posterior`; got "
+            f"{type(tree).__name__}."
+        ) from None
+    names = list(posterior.data_vars)
+    draws = [np.asarray(posterior[name]).ravel() for name in names]
+    known: list[Any] = [(truth or {}).get(name) for name in names]
+    figure, axes = _triangle(names, 2.0 * len(names) + 0.6, 2.0 * len(names) + 0.4)
+    for (row, column), axis in axes.items():
+        if column == row:
+            axis.hist(draws[row], bins=40, color=LEARNED, density=True)
+            axis.set_yticks([])
+        else:
+            axis.plot(draws[column], draws[row], ",", color=LEARNED, alpha=0.5)
+        if known[column] is not None:
+            axis.axvline(known[column], color=EXACT, linewidth=1)
+        if column != row and known[row] is not None:
+            axis.axhline(known[row], color=EXACT, linewidth=1)
+    return figure
+
+
+def _triangle(
+    names: Sequence[str], width: float, height: float
+) -> tuple[Figure, dict[tuple[int, int], Axes]]:
+    """Return a figure with labelled panels on and below the diagonal, by row and column."""
+    figure, last = new_figure(width, height), len(names) - 1
+    axes = figure.subplots(len(names), len(names), squeeze=False, sharex="col")
+    for (row, column), axis in np.ndenumerate(axes):
+        if column > row:
+            axis.set_visible(False)
+            continue
+        if row == last:
+            axis.set_xlabel(names[column])
+        if column == 0 < row:
+            axis.set_ylabel(names[row])
+        else:
+            axis.tick_params(labelleft=False)
+    return figure, {index: axis for index, axis in np.ndenumerate(axes) if index[1] <= index[0]}
 
 
 def _bars(axis: Axes, draws: np.ndarray, truth: np.ndarray | None, ends: np.ndarray) -> None:
     bins = np.linspace(ends[0], ends[1], _BARS + 1)
-    axis.hist(
-        draws,
-        bins.tolist(),
-        density=True,
-        histtype="stepfilled",
-        color=LEARNED,
-        alpha=0.6,
-        label="learned",
-    )
+    look: Any = {"histtype": "stepfilled", "color": LEARNED, "alpha": 0.6}
+    axis.hist(draws, bins.tolist(), density=True, label="learned", **look)
     if truth is not None:
         heights, _ = np.histogram(truth, bins, density=True)
         middles = (bins[1:] + bins[:-1]) / 2
@@ -78,17 +127,7 @@ def _bars(axis: Axes, draws: np.ndarray, truth: np.ndarray | None, ends: np.ndar
 
 
 def _tiles(axis: Axes, draws: np.ndarray, ends: np.ndarray) -> None:
-    # Pixels within vector graphics: thousands of tiles would make them slow.
+    # Rasterised: thousands of tiles would make vector graphics slow.
     across, up = draws.T
     axis.hist2d(across, up, bins=_TILES, range=ends.tolist(), cmap=DENSITY_MAP, rasterized=True)
     axis.yaxis.set_major_locator(MaxNLocator(3))
-
-
-def _label(axis: Axes, row: int, column: int, last: bool) -> None:
-    axis.xaxis.set_major_locator(MaxNLocator(3))
-    if last:
-        axis.set_xlabel(f"$x_{{{column + 1}}}$")
-    if column == 0 < row:
-        axis.set_ylabel(f"$x_{{{row + 1}}}$")
-    elif axis.get_visible():
-        axis.tick_params(labelleft=False)

@@ -1,7 +1,7 @@
-"""Figures of paths: bridges between two points, and what a filter knows over time."""
+"""Figures of bridges and of filtered states over time."""
 
-from collections.abc import Sequence
-
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 from matplotlib.axes import Axes
@@ -9,68 +9,78 @@ from matplotlib.figure import Figure
 
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
-from .bands import BANDS, fan, levels_of
+from ..uses.weights import weighted_quantiles
+from .axes import BANDS, fan, levels_of
 from .figure_checks import require_kind
 from .style import EXACT, LEARNED, SOURCE, new_figure, style
 
+# Number of paths drawn.
 _SHOWN = 60
 
 
+@style()
 def bridge_fan(bridge: Bridge) -> Figure:
-    """Bands of the conditioned process at each time, a panel a component, over some paths."""
+    """Draw quantile bands and some paths of a bridge, one panel for each component.
+
+    **Arguments:**
+
+    - `bridge`: the result of `diracflow.bridge`.
+    """
     require_kind("bridge", bridge, Bridge, "diracflow.bridge")
     times, paths = np.asarray(bridge.times), np.asarray(bridge.paths)
     weights, dim = np.asarray(bridge.weights), paths.shape[-1]
-    levels = levels_of(BANDS)
-    # Some paths in proportion to their weights.
+    levels, quantiles = levels_of(BANDS), jax.vmap(weighted_quantiles, (1, None, None), 1)
+    # Paths are drawn in proportion to their weights.
     comb = (np.arange(_SHOWN) + 0.5) / _SHOWN
     shown = paths[np.minimum(np.searchsorted(np.cumsum(weights), comb), len(paths) - 1)]
-    with style():
-        figure = new_figure(3.6 * dim + 0.6, 3.0)
-        axes = figure.subplots(1, dim, squeeze=False)[0]
-        for component, axis in enumerate(axes):
-            values = paths[:, :, component]
-            bands = dict(zip(levels, _quantiles(values, weights, levels), strict=True))
-            axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
-            fan(axis, times, bands)
-            ends = paths[0, [0, -1], component]
-            axis.plot(times[[0, -1]], ends, "o", color=EXACT, markersize=5, zorder=3)
-            axis.set(xlabel="time $s$", ylabel=f"$x_{component + 1}$")
-        axes[0].set_title(
-            f"{len(paths)} paths, effective share {bridge.effective_share:.2f}", loc="left"
-        )
-        axes[-1].legend()
-        return figure
+    figure = new_figure(3.6 * dim + 0.6, 3.0)
+    axes = figure.subplots(1, dim, squeeze=False)[0]
+    for component, axis in enumerate(axes):
+        values = jnp.asarray(paths[:, :, component])
+        bands = dict(zip(levels, quantiles(values, bridge.weights, jnp.array(levels)), strict=True))
+        axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
+        fan(axis, times, bands)
+        ends = paths[0, [0, -1], component]
+        axis.plot(times[[0, -1]], ends, "o", color=EXACT, markersize=5, zorder=3)
+        axis.set(xlabel="time $s$", ylabel=f"$x_{component + 1}$")
+    axes[0].set_title(
+        f"{len(paths)} paths, effective sample size {bridge.effective_share:.0%}", loc="left"
+    )
+    axes[-1].legend()
+    return figure
 
 
+@style()
 def filter_bands(
     filtered: Filtered,
     observations: Float[ArrayLike, "n k"] | None = None,
     truth: Float[ArrayLike, "n d"] | None = None,
 ) -> Figure:
-    """Filtering quantiles over time, a panel a component.
+    """Draw filtering quantiles over time, one panel for each component.
 
-    `observations` are drawn where they have the state's length, NaN for what is not seen; `truth`
-    is the hidden state at the same times, if known.
+    **Arguments:**
+
+    - `filtered`: the result of `diracflow.filter`.
+    - `observations`: observed values of the components, with NaN for those not observed.
+    - `truth`: the hidden state at the same times, if known.
     """
     require_kind("filtered", filtered, Filtered, "diracflow.filter")
     times, table = np.asarray(filtered.times), np.asarray(filtered.quantiles)
     levels, dim = np.asarray(filtered.levels), filtered.means.shape[1]
-    with style():
-        figure = new_figure(7.2, 0.6 + 2.0 * dim)
-        axes = figure.subplots(dim, 1, squeeze=False, sharex=True)[:, 0]
-        for component, axis in enumerate(axes):
-            bands = dict(zip(levels.tolist(), table[:, :, component].T, strict=True))
-            fan(axis, times, bands, tuple(_pairs(levels.tolist())))
-            axis.plot(times, filtered.means[:, component], color=LEARNED, label="mean")
-            _points(axis, times, truth, component, ".", EXACT, "hidden state")
-            _points(axis, times, observations, component, "x", SOURCE, "observation")
-            axis.set_ylabel(f"$x_{component + 1}$")
-        axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
-        # Above the panels: observations may lie anywhere within.
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
-        axes[-1].set_xlabel("time $t$")
-        return figure
+    figure = new_figure(7.2, 0.6 + 2.0 * dim)
+    axes = figure.subplots(dim, 1, squeeze=False, sharex=True)[:, 0]
+    for component, axis in enumerate(axes):
+        bands = dict(zip(levels.tolist(), table[:, :, component].T, strict=True))
+        fan(axis, times, bands, tuple(_pairs(levels.tolist())))
+        axis.plot(times, filtered.means[:, component], color=LEARNED, label="mean")
+        _points(axis, times, truth, component, ".", EXACT, "hidden state")
+        _points(axis, times, observations, component, "x", SOURCE, "observation")
+        axis.set_ylabel(f"$x_{component + 1}$")
+    axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
+    # Above the panels, because observations may lie anywhere within.
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
+    axes[-1].set_xlabel("time $t$")
+    return figure
 
 
 def _points(
@@ -96,17 +106,7 @@ def _points(
 
 
 def _pairs(levels: list[float]) -> list[tuple[float, float]]:
-    """Levels that lie symmetrically about one half, the outermost pair first."""
+    """Return pairs of levels about one half, the outermost first."""
     ordered = sorted(levels)
     pairs = zip(ordered, reversed(ordered), strict=True)
     return [(low, high) for low, high in pairs if low < 0.5 < high]
-
-
-def _quantiles(
-    values: Float[np.ndarray, "paths times"], weights: np.ndarray, levels: Sequence[float]
-) -> Float[np.ndarray, "levels times"]:
-    order = np.argsort(values, axis=0)
-    cumulated = np.cumsum(weights[order], axis=0)
-    index = [(cumulated < level * cumulated[-1]).sum(axis=0) for level in levels]
-    rows = np.minimum(np.stack(index), len(values) - 1)
-    return np.take_along_axis(np.sort(values, axis=0), rows, axis=0)

@@ -1,6 +1,6 @@
-"""One page that shows what was learned, how well, and how to use it.
+"""An HTML page about a learned density: its problem, figures, error bounds, training and use.
 
-Everything is taken from the density itself; nothing is computed here but what the figures show.
+All numbers are stored in the density; only the figures are computed here.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .densities import joint, section
 from .histories import certificate_over_time, error_over_time, training_history
 from .lines import lines, planes, spread
-from .page import code, element, facts, page, picture, table
+from .page import code, definitions, element, page, picture, table
 from .pairs import pairs
 
-# Shares of the horizon at which densities are shown.
+# Fractions of the horizon at which densities are shown.
 SHARES = (0.03, 0.3, 1.0)
 
 
@@ -33,14 +33,14 @@ def report(
     file: str = "model.dflow",
     path: str | os.PathLike | None = None,
 ) -> str:
-    """A self-contained HTML page: no scripts, no outside requests, figures inside.
+    """Return a self-contained HTML page, without scripts and external requests.
 
     **Arguments:**
 
-    - `density`: what was learned. Errors and certificate are those it carries (`density.facts`).
-    - `exact`: the exact density, drawn beside it.
-    - `file`: the name under which the page says how to load it.
-    - `path`: where to write the page, if anywhere.
+    - `density`: a learned density. Its stored errors and certificate are shown.
+    - `exact`: the exact density, drawn for comparison.
+    - `file`: name of the model file, used in the instructions for loading it.
+    - `path`: if given, the page is also written to this file.
 
     **Returns:**
 
@@ -60,7 +60,7 @@ def _head(density: TransitionDensity, file: str) -> Iterator[str]:
     yield element("p", f"{file}, learned by diracflow", "soft")
     if status is Status.FINISHED:
         divided = f" Its flow was trained up to t = {density.reach:g}." if density.legs > 1 else ""
-        reached = f"Learned up to t = {density.horizon:g}, as asked for.{divided}"
+        reached = f"Learned up to t = {density.horizon:g}, as requested.{divided}"
         yield element("p", reached, "good")
     else:
         reached = f"{status.name}: learned up to t = {density.horizon:g} of {asked:g}."
@@ -69,7 +69,7 @@ def _head(density: TransitionDensity, file: str) -> Iterator[str]:
 
 
 def _learned(density: TransitionDensity) -> Iterator[str]:
-    yield element("h2", "What was learned")
+    yield element("h2", "Problem")
     noise = density.sde.noise_dim
     pairs: dict[str, object] = {
         "state": f"{density.dim} component{_s(density.dim)}, {noise} noise column{_s(noise)}",
@@ -80,7 +80,7 @@ def _learned(density: TransitionDensity) -> Iterator[str]:
         "horizon": f"{density.horizon:g}",
         **_judgement(density),
     }
-    yield facts(pairs)
+    yield definitions(pairs)
     for name, text in equation_text(density.sde).items():
         yield element("p", f"{name}, as written:", "soft")
         yield code(text)
@@ -92,58 +92,55 @@ def _densities(
     if density.horizon <= 0:
         return
     centre = landmarks(density.scope.law)["centre"]
-    x0, given = split(density, centre)
+    x0, conditioning = split(density, centre)
     yield element("h2", "Densities over time")
     others = {n: v for n, v in described(density, centre).items() if n != "x0"}
-    yield element("p", f"From the centre of the starts, {_given(x0, others)}.")
+    yield element("p", f"From the centre of the start law, {_start_text(x0, others)}.")
     times = [share * density.horizon for share in SHARES]
-    beside = "" if exact is None else ", beside the exact density"
+    compared = "" if exact is None else ", with the exact density"
     if density.dim == 1:
-        drawn = lines(density, exact, times, x0, **given)
-        yield picture("lines", drawn, f"The density of the state at three times{beside}.")
+        drawn = lines(density, exact, times, x0, **conditioning)
+        yield picture("lines", drawn, f"The density of the state at three times{compared}.")
     elif density.dim == 2:
-        yield picture(
-            "planes", planes(density, times, x0, **given), "The joint density at three times."
-        )
+        drawn = planes(density, times, x0, **conditioning)
+        yield picture("planes", drawn, "The joint density at three times.")
     if density.dim == 2 and exact is not None:
-        drawn = joint(density, exact, density.horizon, x0[None], **given)
+        drawn = joint(density, exact, density.horizon, x0[None], **conditioning)
         yield picture("joint", drawn, "Exact, learned, and their difference at the horizon.")
     if density.dim > 2:
-        yield from _many(density, exact, x0, given)
+        yield from _many(density, exact, x0, conditioning)
     shown = "every component" if density.dim <= 6 else "the first six components"
-    yield picture(
-        "spread", spread(density, x0, **given), f"Quantiles of {shown} over time, from 2000 draws."
-    )
+    drawn = spread(density, x0, **conditioning)
+    yield picture("spread", drawn, f"Quantiles of {shown} over time, from 2000 draws.")
 
 
 def _many(
     density: TransitionDensity,
     exact: AbstractTransitionDensity | None,
     x0: np.ndarray,
-    given: dict[str, Any],
+    conditioning: dict[str, Any],
 ) -> Iterator[str]:
-    """More components than a plane has."""
+    """Yield the figures of a density with more than two components."""
     end = density.horizon
     few = "Components" if density.dim <= 6 else "The first six components"
     caption = f"{few} at the horizon and their pairs, from 20000 draws."
-    yield picture("pairs", pairs(density, exact, end, x0, **given), caption)
+    yield picture("pairs", pairs(density, exact, end, x0, **conditioning), caption)
     ends = [part.ends for part in density.domain[2:]]
     if exact is not None and all(low < 0 < high for low, high in ends):
-        drawn = section(density, exact, end, x0, **given)
-        yield picture("section", drawn, "A section at the horizon, other components zero.")
+        drawn = section(density, exact, end, x0, **conditioning)
+        yield picture("section", drawn, "A section at the horizon, with all other components zero.")
 
 
 def _trust(density: TransitionDensity) -> Iterator[str]:
     bounds, errors = density.facts.certificate, density.facts.errors
-    yield element("h2", "How far can it be trusted?")
+    yield element("h2", "Accuracy")
     if not bounds and not errors:
-        yield element("p", "No certificate was computed; diracflow check and diracflow report do.")
+        yield element("p", "No certificate was computed. Use diracflow check or diracflow report.")
         return
     drawn = []
     if bounds:
-        drawn.append(
-            picture("certificate", certificate_over_time(density), "The certificate over time.")
-        )
+        caption = "The certificate over time."
+        drawn.append(picture("certificate", certificate_over_time(density), caption))
     if errors:
         caption = "Error against the exact density over time."
         drawn.append(picture("error", error_over_time(errors), caption))
@@ -151,17 +148,17 @@ def _trust(density: TransitionDensity) -> Iterator[str]:
     if bounds:
         yield element(
             "p",
-            "Total variation: no probability computed with this density differs from the true one "
-            "by more than the bound, give or take three standard errors.",
+            "Total variation: a probability computed with this density differs from the true one "
+            "by at most the bound, up to three standard errors.",
         )
         rows = [
             (f"{r['t']:.3g}", r["start"], f"{r['bound']:.1e}", f"{r['stderr']:.0e}") for r in bounds
         ]
         yield table(("t", "start", "bound", "standard error"), rows)
         for row in {r["start"]: r for r in bounds if "x0" in r}.values():
-            yield element("p", f"{row['start']}: {_given(row['x0'], row)}", "soft")
+            yield element("p", f"{row['start']}: {_start_text(row['x0'], row)}", "soft")
     if errors:
-        yield element("p", "Against the exact density, means over starts drawn from their law:")
+        yield element("p", "Errors against the exact density, averaged over random starts:")
         fields = ("squared_l2", "source_squared_l2", "kl", "total_variation")
         yield table(
             ("t", "relative squared L2", "source alone", "KL (nats)", "total variation"),
@@ -170,50 +167,53 @@ def _trust(density: TransitionDensity) -> Iterator[str]:
 
 
 def _training(density: TransitionDensity) -> Iterator[str]:
-    told = density.facts
+    provenance = density.facts
     yield element("h2", "Training")
-    steps, rejected = len(told.history), sum(record.rejected for record in told.history)
-    each = f", {told.seconds / steps:.2g} s a step" if steps else ""
-    fresh = [record.fresh_residual for record in told.history]
-    yield facts(
+    steps = len(provenance.history)
+    rejected = sum(record.rejected for record in provenance.history)
+    each = f", {provenance.seconds / steps:.2g} s per step" if steps else ""
+    held_out = [record.fresh_residual for record in provenance.history]
+    why = f": {provenance.why_source}" if provenance.why_source else ""
+    versions = ", ".join(f"{n} {v}" for n, v in provenance.versions.items())
+    yield definitions(
         {
             "steps": f"{steps} accepted, {rejected} rejected",
-            "time": f"{told.seconds:.1f} s{each}",
+            "time": f"{provenance.seconds:.1f} s{each}",
             "parameters": density.trajectory.thetas.shape[1],
-            "fresh residual": residuals_in_words(fresh),
-            "source": told.settings.source + (f": {told.why_source}" if told.why_source else ""),
-            "preset": told.preset,
-            "random key": list(told.key),
-            "versions": ", ".join(f"{n} {v}" for n, v in told.versions.items()) or "not recorded",
+            "held-out residual": residuals_in_words(held_out),
+            "source": provenance.settings.source + why,
+            "preset": provenance.preset,
+            "random key": list(provenance.key),
+            "versions": versions or "not recorded",
         }
     )
     if steps > 1:
         caption = "Residuals and steps over the course of the training."
         yield picture("training", training_history(density), caption)
     yield element("h2", "Settings")
-    settings = dataclasses.asdict(told.settings)
+    settings = dataclasses.asdict(provenance.settings)
     yield table(("setting", "value"), [(n, _number(v)) for n, v in settings.items()])
 
 
 def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
-    yield element("h2", "How to load it")
+    yield element("h2", "Loading the model")
     own = density.sde.origin is None
     centre = described(density, landmarks(density.scope.law)["centre"])
     x0 = [_short(value) for value in centre.pop("x0")]
     params = {n: _short(v) for n, v in centre.pop("params", {}).items()}
     time = centre.pop("start_time", None)
-    given = f", params={params}" if params else ""
-    given += "" if time is None else f", start_time={time:.4g}"
-    t = f"{density.horizon / 2:.4g}"  # rounded up, the horizon itself would be refused
+    keywords = f", params={params}" if params else ""
+    keywords += "" if time is None else f", start_time={time:.4g}"
+    t = f"{density.horizon / 2:.4g}"  # the horizon itself could be rounded upwards
     lines_ = [
         "import jax",
         "import diracflow as df",
         "",
-        *(["# `sde` is the equation as you wrote it; files do not hold it."] if own else []),
+        *(["# `sde` is your equation; model files do not contain it."] if own else []),
         f"density = df.load({file!r}{', sde=sde' if own else ''})",
-        f"density.log_prob({x0}, {t}, {x0}{given})",
-        f"density.sample(jax.random.key(0), {t}, {x0}, shape=(1000,){given})",
-        f"density.certificate(jax.random.key(1), {t}, {x0}{given})",
+        f"density.log_prob({x0}, {t}, {x0}{keywords})",
+        f"density.sample(jax.random.key(0), {t}, {x0}, shape=(1000,){keywords})",
+        f"density.certificate(jax.random.key(1), {t}, {x0}{keywords})",
     ]
     yield code("\n".join(lines_))
 
@@ -236,20 +236,20 @@ def _start_time(density: TransitionDensity) -> str:
 
 
 def _judgement(density: TransitionDensity) -> dict[str, object]:
-    """Certificate and error at the end, in a line each."""
+    """Return the certificate and the error at the horizon, one line each."""
     bounds, errors = density.facts.certificate, density.facts.errors
     lines_: dict[str, object] = {}
     if bounds:
         last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
         words = (f"{r['bound'] + 3 * r['stderr']:.1e} from the {r['start']}" for r in last)
-        lines_["total variation to the truth, at most"] = ", ".join(words)
+        lines_["upper bound on the total variation"] = ", ".join(words)
     if errors:
         worst = max(row["squared_l2"] for row in errors)
         lines_["relative squared L2 error"] = f"at most {worst:.1e}, mean over starts"
     return lines_
 
 
-def _given(x0: Sequence[float] | np.ndarray, others: Mapping[str, Any]) -> str:
+def _start_text(x0: Sequence[float] | np.ndarray, others: Mapping[str, Any]) -> str:
     start = f"x0 = ({', '.join(f'{value:.3g}' for value in x0)})"
     params = [f"{name} = {value:.3g}" for name, value in others.get("params", {}).items()]
     time = [f"start time {others['start_time']:.3g}"] if "start_time" in others else []
@@ -261,7 +261,7 @@ def _number(value: object) -> str:
 
 
 def _short(value: float) -> float:
-    """Four digits, and never zero for what is not: the end of a domain may be there."""
+    """Round to four significant digits, so that no value becomes zero, an end of a domain."""
     return float(f"{value:.4g}")
 
 

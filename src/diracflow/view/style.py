@@ -1,7 +1,7 @@
-"""One look for all figures: colour-blind safe, legible when printed.
+"""Common style of all figures: colour-blind safe, legible in print.
 
-Colours mean the same everywhere: blue what is learned, black what is known exactly, orange the
-source alone, or observations. They are taken from Okabe and Ito's palette, and lines that share a
+Colours have the same meaning everywhere: blue for learned densities, black for exact values, orange
+for the source alone or for observations. They come from the palette of Okabe and Ito. Lines in one
 panel differ in more than their colour.
 """
 
@@ -24,26 +24,26 @@ _RC: Any = {
     "savefig.dpi": 160,
     "savefig.bbox": "tight",
     "legend.frameon": False,
-    "pdf.fonttype": 42,  # text stays text, as journals ask
+    "pdf.fonttype": 42,  # keeps text as text, as journals require
 }
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The look of diracflow's figures."""
+    """Apply the style of diracflow's figures, as a context or as the decorator `@style()`."""
     with matplotlib.rc_context(_RC):
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of the given size in inches, outside of pyplot's global state."""
+    """Return a figure of the given size in inches, outside of pyplot's global state."""
     return StyledFigure(figsize=(width, height), layout="constrained")
 
 
 class StyledFigure(Figure):
-    """A figure that is written in the look it was made in; the format follows the file's name."""
+    """A figure that is saved in the style in which it was made."""
 
+    @style()
     def savefig(self, fname: Any, *, transparent: bool | None = None, **kwargs: Any) -> None:
-        """Write to `fname`, such as a .pdf, .svg or .png."""
-        with style():
-            super().savefig(fname, transparent=transparent, **kwargs)
+        """Write to `fname`; its ending, such as .pdf, .svg or .png, sets the format."""
+        super().savefig(fname, transparent=transparent, **kwargs)

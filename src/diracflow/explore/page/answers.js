@@ -1,10 +1,10 @@
-// Questions to the server and how its answers are read.
+// Requests to the server, and the decoding of its answers.
 
 export async function asked(name, query) {
   const reply = await fetch(`/api/${name}?${query}`);
   if (!reply.ok) {
-    const refusal = await reply.json().catch(() => ({ error: reply.statusText }));
-    throw new Error(refusal.error);
+    const failure = await reply.json().catch(() => ({ error: reply.statusText }));
+    throw new Error(failure.error);
   }
   return reply;
 }
@@ -37,7 +37,7 @@ export async function certificate(query) {
   return (await asked("certificate", query)).json();
 }
 
-// One question at a time; of those that come meanwhile only the last is asked.
+// One request at a time; of the requests made meanwhile only the last is sent.
 export class Latest {
   constructor(ask, done, failed) {
     Object.assign(this, { ask, done, failed, busy: false, waiting: null });

@@ -1,4 +1,4 @@
-// A frame with ticks and labels, and the way from numbers to places on a canvas.
+// A frame with ticks and labels, and the map from values to positions on a canvas.
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
@@ -6,7 +6,7 @@ export function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-// A canvas fitted to its place, with the scale of the screen; lengths below are those of the page.
+// Fit a canvas to its container at the resolution of the screen; lengths are in CSS pixels.
 // `aspect` is its height over its width, or a function from the width to the height.
 export function fitted(canvas, aspect) {
   const width = Math.max(canvas.clientWidth, 200);
@@ -39,7 +39,7 @@ export function shown(value, step) {
   return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9))).replace("-", "−");
 }
 
-// `area` is [left, top, width, height]; `box` the two intervals shown there.
+// `area` is [left, top, width, height]; `box` holds the two intervals shown there.
 export class Axes {
   constructor(area, box) {
     [this.left, this.top, this.width, this.height] = area;

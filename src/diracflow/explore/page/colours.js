@@ -1,10 +1,10 @@
 // Colour maps as tables of packed pixels.
 
-// Viridis (public domain, CC0), by its colours at sixteenths.
+// Viridis (public domain, CC0), sampled at sixteenths.
 const VIRIDIS = ["#440154", "#48186a", "#472d7b", "#424086", "#3b528b", "#33638d", "#2c728e",
   "#26828e", "#21918c", "#1fa088", "#28ae80", "#3fbc73", "#5ec962", "#84d44b", "#addc30",
   "#d8e219", "#fde725"];
-// From too low to too high, told apart by colour-blind readers, too.
+// A diverging map from negative to positive differences, safe for colour-blind readers.
 const DIFFERENCE = ["#00304f", "#0072b2", "#7fb8da", "#f5f5f5", "#eca878", "#d55e00", "#6b2d00"];
 const SIZE = 1024;
 
@@ -30,7 +30,7 @@ function table(stops) {
 export const density = { low: 0, pixels: table(VIRIDIS) };
 export const difference = { low: -1, pixels: table(DIFFERENCE) };
 
-// A function from values to pixels; `low` of a map says where it begins in units of `top`.
+// A function from values to pixels; `low` of a map is its lower end in units of `top`.
 export function scale(map, top) {
   const last = SIZE - 1;
   const factor = last / (top * (1 - map.low));

@@ -1,4 +1,4 @@
-// Sliders with numbers beside them, boxes to tick, lists to choose from.
+// Sliders with number fields, check boxes, selection lists.
 
 const STEPS = 1000;
 
@@ -12,8 +12,8 @@ export function tidy(value) {
   return Number(value.toPrecision(4));
 }
 
-// `bend` is the power by which the slider's place becomes the value: 2 for times, since widths of
-// densities grow with their square root.
+// The value is the slider position to the power `bend`: 2 for times, since the widths of densities
+// grow with the square root of time.
 export function slider(parent, id, label, { low, high }, bend, changed) {
   const range = element("input", { type: "range", id, min: 0, max: STEPS, step: 1 });
   const number = element("input", { type: "number", step: "any", id: `${id}-number` });
@@ -60,7 +60,7 @@ export function list(parent, id, label, options, changed) {
   return (value) => { select.value = value; };
 }
 
-// A point on a picture that is dragged, or moved with the arrow keys.
+// A point on a picture that can be dragged or moved with the arrow keys.
 export function handle(plot, className, label, moved) {
   const button = element("button", { type: "button", className: `handle ${className}` }, label[0]);
   button.setAttribute("aria-label", label[1]);
@@ -86,7 +86,7 @@ export function handle(plot, className, label, moved) {
     put(newAxes, x, y) {
       axes = newAxes;
       at = axes.place(x, y);
-      // Beyond the picture it waits at the rim, from where it can be drawn back.
+      // A point outside the picture is shown at its edge, from where it can be dragged back.
       const left = Math.min(Math.max(at[0], axes.left), axes.left + axes.width);
       const top = Math.min(Math.max(at[1], axes.top), axes.top + axes.height);
       button.hidden = false;

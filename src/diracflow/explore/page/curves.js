@@ -1,4 +1,4 @@
-// Pictures of one component: densities, their difference, bridges over time, the certificate.
+// Pictures of one component: densities, their difference, bridges over time, the error bound.
 
 import { Axes, fitted, ink, ticks } from "./axes.js";
 
@@ -16,7 +16,7 @@ function grid([low, high], count) {
   return Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
 }
 
-// A top that stays the same while the largest value changes little.
+// An upper limit that is constant under small changes of the largest value.
 export function roof(value) {
   return Math.max(...ticks(0, value || 1, 4).found) + ticks(0, value || 1, 4).step;
 }
@@ -28,7 +28,7 @@ export function densities(canvas, box, label, fields, cloud, start) {
   axes.within(pen, () => {
     if (cloud) histogram(pen, axes, box, cloud);
     fields.forEach((field, i) => {
-      pen.lineWidth = i ? 1.6 : 4; // both are seen where they agree
+      pen.lineWidth = i ? 1.6 : 4; // both are visible if they agree
       pen.strokeStyle = ink(i ? "exact" : "learned");
       pen.setLineDash(i ? [7, 5] : []);
       axes.curve(pen, xs, field.values);
@@ -72,7 +72,7 @@ export function bridges(canvas, box, label, horizon, bundle) {
   return axes;
 }
 
-// The bound over time on a logarithmic axis; `t` is marked.
+// The error bound over time on a logarithmic axis, with a mark at `t`.
 export function bounds(canvas, certificate, t) {
   const logs = certificate.bound.map((bound) => Math.log10(Math.max(bound, 1e-16)));
   const low = Math.floor(Math.min(...logs) - 0.2);

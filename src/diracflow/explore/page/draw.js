@@ -1,4 +1,4 @@
-// Which panels there are, and what each shows.
+// The panels of the page and their contents.
 
 import * as colours from "./colours.js";
 import * as curves from "./curves.js";
@@ -119,7 +119,7 @@ export function caption(model, view, shown) {
     + ` and deviation (${shown.deviation.map((v) => v.toPrecision(3)).join(", ")}).${held}${drawn}`;
 }
 
-// Bounds hardly ever fall with time; between two times the larger one holds.
+// Bounds rarely decrease with time; between two times use the larger one.
 export function bound({ t, bound: bounds, stderr }, now) {
   const after = t.findIndex((time) => time >= now * (1 - 1e-9));
   const last = after < 0 ? t.length - 1 : after;

@@ -1,13 +1,13 @@
-// A field over two components as colours, with a bar that says what they mean.
+// A heat map over two components, with its colour bar.
 
 import { Axes, fitted, ink, shown, ticks } from "./axes.js";
 import { scale } from "./colours.js";
 
 const MARGIN = { left: 48, right: 58, top: 8, bottom: 42 };
-// Colours are computed for at most so many pixels along a side.
+// Largest number of pixels computed along a side.
 const FINEST = 560;
 
-// A height that makes the field a square.
+// The height that makes the field square.
 function square(width) {
   return width - MARGIN.left - MARGIN.right + MARGIN.top + MARGIN.bottom;
 }
@@ -23,12 +23,12 @@ export function heat(canvas, box, labels, field, map, top, overlay) {
   axes.within(pen, () => overlay(pen, axes));
   axes.frame(pen, ...labels);
   bar(pen, axes, map, top);
-  // For whoever reads the picture by program.
+  // For programs that read the picture.
   Object.assign(canvas.dataset, { area, box: box.flat(), top });
   return axes;
 }
 
-// Values between the points of the grid are bilinear; the points at its rim lie on the frame.
+// Bilinear interpolation; the outermost grid points lie on the frame.
 function raster(field, across, down, colour) {
   const [rows, columns] = field.shape; // of the first and of the second component
   const image = document.createElement("canvas");
@@ -100,7 +100,7 @@ export function dots(pen, axes, cloud, pair) {
 export function paths(pen, axes, bundle, pair) {
   const { values, shape } = bundle;
   pen.lineWidth = 1.2;
-  pen.strokeStyle = "#ffb366"; // told from the samples, which are white
+  pen.strokeStyle = "#ffb366"; // distinct from the samples, which are white
   for (let p = 0; p < shape[0]; p++) {
     pen.beginPath();
     for (let k = 0; k < shape[1]; k++) {

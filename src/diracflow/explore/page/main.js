@@ -1,4 +1,4 @@
-// The page: from controls to questions, from answers to pictures.
+// The page: sends requests when controls change, and draws the answers.
 
 import * as answers from "./answers.js";
 import { handle, list, slider, tick } from "./controls.js";
@@ -6,17 +6,17 @@ import * as draw from "./draw.js";
 import * as states from "./view.js";
 
 const at = (id) => document.getElementById(id);
-const QUIET = 200; // milliseconds without a move before a certificate is asked for
+const QUIET = 200; // milliseconds without a change before a certificate is requested
 
 let model, view, shown, bundle, certificate;
-let certified = null; // the start for which the certificate holds
+let certified = null; // the start of the certificate shown
 let timer = null;
-let refusal = ""; // what the server said against the last question
-const shows = []; // functions that show the state on the controls
+let failure = ""; // error message of the last request
+const shows = []; // functions that update the controls from the state
 
 const pictures = new answers.Latest(answers.picture, (answer, query, stamp) => {
   shown = answer;
-  refusal = "";
+  failure = "";
   if (view.show.has("bridges") && !view.x1) {
     view.x1 = shown.mean.map((mean, i) => Number((mean + shown.deviation[i]).toPrecision(4)));
     refresh();
@@ -28,8 +28,8 @@ const pictures = new answers.Latest(answers.picture, (answer, query, stamp) => {
 
 const bridges = new answers.Latest(answers.bridge, (answer, query) => {
   bundle = answer;
-  at("guidance").textContent = `Bridges: effective share of the paths ${answer.effective_share.toFixed(2)}`
-    + (answer.outside > 0 ? `; ${(100 * answer.outside).toFixed(0)} % of their points are outside what was trained.` : ".");
+  at("guidance").textContent = `Bridges: effective sample size ${(100 * answer.effective_share).toFixed(0)} % of the paths`
+    + (answer.outside > 0 ? `; ${(100 * answer.outside).toFixed(0)} % of their points lie outside the training law.` : ".");
   document.documentElement.dataset.bridged = query;
   redraw();
 }, (error) => {
@@ -44,7 +44,7 @@ const certificates = new answers.Latest(answers.certificate, (answer, query) => 
   trust();
 }, () => { certificate = null; trust(); });
 
-// Of the start alone: the answer holds for every time.
+// Query of a certificate, which depends on the start but not on the time.
 function start() {
   return states.query({ ...view, t: model.horizon });
 }
@@ -60,7 +60,7 @@ function refresh(stamp) {
   trust();
 }
 
-// What can wait until nothing moves.
+// Updates that wait until the controls stop changing.
 function settle() {
   const address = states.address(view);
   if (location.hash !== address) history.replaceState(null, "", address);
@@ -74,8 +74,8 @@ function change(update) {
 }
 
 function say(text) {
-  refusal = text;
-  const words = text || (shown?.outside ? "Outside what was trained: the picture may be wrong." : "");
+  failure = text;
+  const words = text || (shown?.outside ? "Outside the training law: the picture may be wrong." : "");
   if (at("message").textContent !== words) at("message").textContent = words;
   at("message").hidden = !words;
   at("figure").classList.toggle("outside", Boolean(words));
@@ -83,7 +83,7 @@ function say(text) {
 
 function redraw() {
   if (!shown) return;
-  say(refusal);
+  say(failure);
   draw.panels(model, view, shown, bundle);
   at("caption").textContent = draw.caption(model, view, shown);
   trust();
@@ -95,10 +95,10 @@ function trust() {
     words.classList.toggle("warn", shown.outside);
     const share = Number((100 * shown.coverage).toPrecision(2));
     words.textContent = shown.outside
-      ? "Outside what was trained: fewer than one in 10 000 of the starts (and parameters) lie further out."
-      : `Inside what was trained: ${share} % of the starts (and parameters) lie further out.`;
+      ? "Outside the training law: fewer than one in 10 000 starts (and parameters) lie further out."
+      : `Inside the training law: ${share} % of the starts (and parameters) lie further out.`;
     at("distance").textContent = shown.total_variation === null ? ""
-      : `Total variation to the exact density, summed over the picture: ${shown.total_variation.toExponential(1)}.`;
+      : `Total variation distance to the exact density, over the picture: ${shown.total_variation.toExponential(1)}.`;
   }
   const known = certificate && certified === start();
   at("certificate").hidden = !certificate;

@@ -1,4 +1,4 @@
-// The state of the page: what is asked and what is shown, to and from an address.
+// The state of the page, and its conversion to and from an address.
 
 export function first(model) {
   const { t, x0, params, start_time: s } = model.controls;
@@ -15,7 +15,7 @@ export function first(model) {
   };
 }
 
-// What every question has: the density and the point of view.
+// The query string of a request.
 export function query(view, wanted = {}) {
   const fields = new URLSearchParams({ t: view.t, x0: view.x0 });
   for (const [name, value] of Object.entries(view.params)) fields.set(`p.${name}`, value);
@@ -41,7 +41,7 @@ function numbers(text, count) {
   return text && found.length === count && found.every(Number.isFinite) ? found : null;
 }
 
-// What an address says; whatever it does not say, or says badly, is as at first.
+// The state in an address; missing or invalid fields keep their initial values.
 export function restored(model, hash) {
   const view = first(model);
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
