@@ -105,12 +105,8 @@ def _start(
     sweep: Sweep, runs: list[Run], parallel: joblib.Parallel, **options: Any
 ) -> Iterator[str]:
     """Start the runs and yield the name of each one that ends."""
-    stop = _stop_file(sweep)
-    stop.unlink(missing_ok=True)
-    tasks = (
-        joblib.delayed(supervise)(sweep.folder(run).path, sweep.base, stop, **options)
-        for run in runs
-    )
+    task = joblib.delayed(supervise)
+    tasks = [task(sweep.folder(run).path, sweep.base, sweep.stop, **options) for run in runs]
     try:
         yield from parallel(tasks)
     except Exception as error:
@@ -122,9 +118,9 @@ def _start(
 
 def _follow(sweep: Sweep, runs: list[Run], ended: Iterator[str], report: Report) -> list[int]:
     """Report each run that ends, and return the signals that stopped the sweep."""
-    stop = _stop_file(sweep)
+    sweep.stop.unlink(missing_ok=True)
     waiting = {run.name: run for run in runs}
-    with _stop_on_signals(stop) as received:
+    with _stop_on_signals(sweep.stop) as received:
         try:
             for name in ended:
                 run = waiting.pop(name)
@@ -134,18 +130,14 @@ def _follow(sweep: Sweep, runs: list[Run], ended: Iterator[str], report: Report)
         except BaseException:
             # If the backend failed, the file stays for the runs that it has lost.
             if not received:
-                request_stop(stop)
+                request_stop(sweep.stop)
             for name in ended:
                 waiting.pop(name)
             raise
         finally:
             if not waiting:
-                stop.unlink(missing_ok=True)
+                sweep.stop.unlink(missing_ok=True)
     return received
-
-
-def _stop_file(sweep: Sweep) -> Path:
-    return sweep.out / "stop"
 
 
 @contextlib.contextmanager

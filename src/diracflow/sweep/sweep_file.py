@@ -34,6 +34,11 @@ class Sweep:
     base: Path
     runs: tuple[Run, ...]
 
+    @property
+    def stop(self) -> Path:
+        """The file that asks all runs to stop."""
+        return self.out / "stop"
+
     def folder(self, run: Run) -> RunFolder:
         """Return the folder of a run."""
         return RunFolder(self.out / "runs" / run.name)
