@@ -1,22 +1,12 @@
 """Many trainings from one file: over SDEs, seeds, presets and settings.
 
-A plan is read from TOML (`plan`), each of its runs has a folder of its own (`folder`) and is a
-process of its own (`work`, started and watched by `launch`); a backend says where processes run,
-and `session` sees all of them to their end. What they found is one table.
+`sweep_file` reads the runs from TOML. `session` hands them to joblib, which calls `supervise` for
+each run here or on a Dask or Ray cluster. Each run has a folder and a process (`run_process`), and
+their results form one table.
 """
 
-from .backends import Backend, DaskBackend, LocalBackend, RayBackend
-from .session import run_plan
-from .sweep_file import Plan, read_plan
-from .table import rows_of
+from .session import run_sweep
+from .sweep_file import Sweep, read_sweep
+from .table import sweep_table
 
-__all__ = [
-    "Backend",
-    "DaskBackend",
-    "LocalBackend",
-    "Plan",
-    "RayBackend",
-    "read_plan",
-    "rows_of",
-    "run_plan",
-]
+__all__ = ["Sweep", "read_sweep", "run_sweep", "sweep_table"]

@@ -1,10 +1,10 @@
-"""The folder of a run: what it is, its training, and what came out.
+"""The folder of a run.
 
-run.json      what determines it
-checkpoint/   the training while it runs
-model.dflow   what was learned; partial.dflow if numerics ended the training
-result.json   how it ended; a run without this file has not
-log.txt       what its processes printed
+run.json      the specification of the run
+checkpoint/   the state of a training that has not finished
+model.dflow   the learned density; partial.dflow if training failed
+result.json   the result; a run without this file has not finished
+log.txt       the output of the run's processes
 """
 
 import dataclasses
@@ -14,17 +14,17 @@ from typing import Any
 
 from ..storage.atomic import write_atomically
 from ..training.checkpoint_folder import holds_checkpoint
-from .sweep_run import Run, from_json
+from .sweep_run import Run
 
-# Of a run that has no result yet.
+# Status of a run without a result.
 WAITING, STOPPED = "WAITING", "STOPPED"
-# Of a run that ended outside of a training: an exception, the death of its process.
+# Status of a run that ended outside its training: an exception, or the death of its process.
 ERROR, KILLED = "ERROR", "KILLED"
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """Where one run is kept."""
+    """The files of one run."""
 
     path: Path
 
@@ -36,42 +36,37 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "log.txt"
 
-    @property
-    def lock(self) -> Path:
-        return self.path / "run.lock"
-
     def prepare(self, run: Run) -> None:
-        """Make the folder and say in it what is run."""
+        """Create the folder and write the specification of the run."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "run.json", dataclasses.asdict(run))
+        self._write("run.json", dataclasses.asdict(run))
 
     def run(self) -> Run:
-        """What is run here."""
-        return from_json((self.path / "run.json").read_text("utf-8"))
+        """Return the run that `prepare` wrote."""
+        return Run(**json.loads((self.path / "run.json").read_text("utf-8")))
 
     def result(self) -> dict[str, Any] | None:
-        """How the run ended, if it has."""
+        """Return the result, or `None` if the run has not finished."""
         try:
             return json.loads((self.path / "result.json").read_text("utf-8"))
         except FileNotFoundError:
             return None
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Say how it ended."""
-        write_json(self.path / "result.json", result)
+        """Write the result."""
+        self._write("result.json", result)
+
+    def fail(self, status: str, message: str) -> None:
+        """Write the result of a run that produced no density."""
+        self.finish({"status": status, "failed": True, "message": message})
 
     def reopen(self) -> None:
-        """Forget how it ended, not what was learned."""
+        """Remove the result; the checkpoint stays, so that the run can resume."""
         (self.path / "result.json").unlink(missing_ok=True)
 
     def status(self) -> str:
-        """How the run ended, or how far it is."""
-        result = self.result()
-        if result is not None:
-            return result["status"]
+        """Return the status of a run without a result."""
         return STOPPED if holds_checkpoint(self.checkpoint) else WAITING
 
-
-def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all."""
-    write_atomically(path, [(json.dumps(content, indent=1) + "\n").encode()])
+    def _write(self, name: str, content: Any) -> None:
+        write_atomically(self.path / name, [(json.dumps(content, indent=1) + "\n").encode()])

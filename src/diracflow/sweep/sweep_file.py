@@ -1,7 +1,7 @@
-"""What a sweep is to run, read from TOML.
+"""Reading a sweep from a TOML file.
 
-Wherever a value is allowed, a list of values is, and runs are the product of all lists. What is not
-known is refused: a slip in a name would else sweep over nothing, unseen.
+A list is allowed wherever a value is, and the runs are the product of all lists. Unknown names are
+errors: a misspelt name would otherwise be ignored, and the sweep would not vary what it should.
 """
 
 import dataclasses
@@ -15,121 +15,124 @@ from typing import Any
 
 from ..models.catalogue import MODELS
 from ..planning.settings import Settings
+from ..sde.argument_checks import checked_count, checked_flag
 from .run_folder import RunFolder
-from .sweep_run import Run, digest_of, require_sound
+from .sweep_run import Run, digest_of
 
-# Keys that hold for all SDEs, or for one of them if they stand in its table.
-_SHARED = ("preset", "seed", "horizon", "starts", "params", "start_time", "settings")
+# Keys that apply to all SDEs, or to one of them if they are in its table.
+_SWEPT = ("preset", "seed", "horizon", "starts", "params", "start_time")
+_SHARED = (*_SWEPT, "settings")
 _TOP = ("out", "certify", "error_starts", "memory_limit", *_SHARED, "sde")
 _SDE = ("model", "arguments", "file", *_SHARED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """The runs of a sweep, the directory that keeps them, and that of the SDEs' files."""
+class Sweep:
+    """The runs of a sweep, its directory, and the directory of the file that describes it."""
 
     out: Path
     base: Path
     runs: tuple[Run, ...]
 
+    @property
+    def stop(self) -> Path:
+        """The file that asks all runs to stop."""
+        return self.out / "stop"
+
     def folder(self, run: Run) -> RunFolder:
-        """Where a run is kept."""
+        """Return the folder of a run."""
         return RunFolder(self.out / "runs" / run.name)
 
 
-def read_plan(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Plan:
-    """The plan in a TOML file; `out` replaces the directory named there.
+def read_sweep(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Sweep:
+    """Read a sweep from a TOML file and check all of its runs.
 
-    Paths in the file are seen from where the file is. Without `out` the directory is beside it, of
-    the file's name without its ending.
+    **Arguments:**
+
+    - `path`: the file. Paths in it are relative to its directory.
+    - `out`: the directory of the sweep. It replaces `out` in the file, whose default is the
+        file's name without its suffix.
     """
     path = Path(path).absolute()
     try:
-        text = path.read_bytes().decode("utf-8")
-        content = tomllib.loads(text)
+        content = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name} is not TOML: {error}.") from None
     if out is None and not path.suffix:
-        raise ValueError(f"{path.name} has no ending such as .toml: say where the runs are to be.")
+        raise ValueError(
+            f"{path.name} has no suffix such as .toml, so the directory of the sweep cannot be "
+            "named after it. Give the directory as `out`."
+        )
     try:
         folder = path.parent / _text("out", content.pop("out", path.stem))
         runs = tuple(_runs(content, path.parent))
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
-    return Plan(folder if out is None else Path(out).absolute(), path.parent, runs)
+    return Sweep(folder if out is None else Path(out).absolute(), path.parent, runs)
 
 
 def _runs(content: dict[str, Any], base: Path) -> Iterator[Run]:
-    _only(content, _TOP, "a sweep")
-    tables = content.get("sde", [])
-    if not _are_tables(tables):
+    _require_known(content, _TOP, "a sweep")
+    tables = content.get("sde")
+    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise ValueError(
-            'name an SDE at least, such as [[sde]] with `model = "benes"` or `file = "own.py:sde"`.'
+            "name at least one SDE, such as [[sde]] with "
+            '`model = "benes"` or `file = "own.py:sde"`.'
         )
     common = {name: content[name] for name in _SHARED if name in content}
     fixed = {
-        "certify": _flag("certify", content.get("certify", True)),
-        "error_starts": _count("error_starts", content.get("error_starts", 16)),
+        "certify": checked_flag("certify", content.get("certify", True)),
+        "error_starts": checked_count("error_starts", content.get("error_starts", 16), 0),
         "memory_limit": content.get("memory_limit"),
     }
-    seen: set[str] = set()
+    names: set[str] = set()
     for table in tables:
-        for run in _of_sde(table, common, fixed, base):
-            if run.name in seen:
-                raise ValueError(f"the run {run.label()} with seed {run.seed} is there twice.")
-            seen.add(run.name)
-            require_sound(run, base)
+        for run in _runs_of_sde(table, common, fixed, base):
+            if run.name in names:
+                raise ValueError(f"the run {run.label} with seed {run.seed} occurs twice.")
+            names.add(run.name)
+            run.check(base)
             yield run
 
 
-def _are_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
-
-
-def _of_sde(
+def _runs_of_sde(
     table: dict[str, Any], common: dict[str, Any], fixed: dict[str, Any], base: Path
 ) -> Iterator[Run]:
-    _only(table, _SDE, "an SDE")
-    settings = _table("settings", common.get("settings", {}))
-    settings = settings | _table("settings", table.get("settings", {}))
-    _only(settings, [field.name for field in dataclasses.fields(Settings)], "settings")
+    _require_known(table, _SDE, "an SDE")
+    settings = _table("settings", common) | _table("settings", table)
+    _require_known(settings, [field.name for field in dataclasses.fields(Settings)], "settings")
     merged = {"preset": "accurate", "seed": 0} | common | table
-    shared = {
-        name: merged.get(name)
-        for name in ("preset", "seed", "horizon", "starts", "params", "start_time")
-    }
+    swept = {name: merged.get(name) for name in _SWEPT}
     for problem in _problems(table, base):
-        for others in _product(shared):
+        for values in _product(swept):
             for chosen in _product(settings):
-                yield Run(**problem, **others, settings=chosen, **fixed)
+                yield Run(**problem, **values, settings=chosen, **fixed)
 
 
 def _problems(table: dict[str, Any], base: Path) -> Iterator[dict[str, Any]]:
     if ("model" in table) == ("file" in table):
-        raise ValueError("an SDE is either a `model` of diracflow's or in a `file`, FILE.py:NAME.")
-    arguments = _table("arguments", table.get("arguments", {}))
+        raise ValueError("an SDE needs either a built-in `model` or a `file`, FILE.py:NAME.")
+    arguments = _table("arguments", table)
     if "file" in table:
         if arguments:
-            raise ValueError("only a `model` of diracflow's has `arguments`; a `file` has none.")
+            raise ValueError("only a built-in `model` takes `arguments`; a `file` takes none.")
         for file in _alternatives(table["file"]):
-            _text("file", file)
-            yield {"model": None, "arguments": {}, "file": file, "digest": digest_of(file, base)}
+            digest = digest_of(_text("file", file), base)
+            yield {"model": None, "arguments": {}, "file": file, "digest": digest}
         return
     for name in _alternatives(table["model"]):
         if name not in MODELS:
-            raise ValueError(
-                f"no built-in model is called {name!r}; there are {', '.join(MODELS)}."
-            )
-        _only(arguments, inspect.signature(MODELS[name]).parameters, f"the model {name}")
+            raise ValueError(f"unknown built-in model {name!r}; known: {', '.join(MODELS)}.")
+        _require_known(arguments, inspect.signature(MODELS[name]).parameters, f"the model {name}")
         for chosen in _product(arguments):
             yield {"model": name, "arguments": chosen, "file": None, "digest": None}
 
 
 def _product(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every choice of one alternative for each name."""
+    """Yield every combination of one alternative for each name."""
     for name, value in table.items():
         if value == []:
-            raise ValueError(f"`{name}` is an empty list: there is nothing to run.")
+            raise ValueError(f"`{name}` is an empty list, so there is nothing to run.")
     for values in itertools.product(*map(_alternatives, table.values())):
         yield dict(zip(table, values, strict=True))
 
@@ -138,14 +141,15 @@ def _alternatives(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _only(table: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+def _require_known(table: Mapping[str, Any], known: Iterable[str], what: str) -> None:
     known = list(known)
-    unknown = [name for name in table if name not in known]
-    if unknown:
-        raise ValueError(f"{what} has no {unknown[0]!r}; known: {', '.join(known) or 'nothing'}.")
+    for name in table:
+        if name not in known:
+            raise ValueError(f"{what} has no {name!r}; known: {', '.join(known) or 'nothing'}.")
 
 
-def _table(name: str, value: Any) -> dict[str, Any]:
+def _table(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    value = content.get(name, {})
     if not isinstance(value, dict):
         raise ValueError(f"`{name}` must be a table of names and values; got {value!r}.")
     return value
@@ -153,17 +157,5 @@ def _table(name: str, value: Any) -> dict[str, Any]:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"`{name}` must be a text; got {value!r}.")
-    return value
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"`{name}` must be true or false, for the whole sweep; got {value!r}.")
-    return value
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"`{name}` must be a whole number, at least 0; got {value!r}.")
+        raise ValueError(f"`{name}` must be a non-empty string; got {value!r}.")
     return value

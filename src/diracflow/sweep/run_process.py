@@ -1,0 +1,114 @@
+"""The process of one run: train, measure the error, write the result.
+
+The supervisor starts it as `python -m diracflow.sweep.run_process FOLDER BASE`. Each run has a
+separate process: if it crashes or runs out of memory, the other runs continue. It saves its
+checkpoint and exits on SIGTERM, and also when the process that started it has died.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import jax
+import jax.random as jr
+
+from ..density.learned import TransitionDensity
+from ..evaluate.study import study
+from ..learning import TrainingFailed, learn
+from ..storage.lock import Locked, locked
+from ..training.threads import limit_threads
+from .run_folder import ERROR, RunFolder
+
+
+def main() -> None:
+    """Run the process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("base", type=Path)
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args()
+    threading.Thread(target=_exit_with_supervisor, daemon=True).start()
+    if options.threads is not None and hasattr(os, "sched_setaffinity"):
+        limit_threads(options.threads)
+    folder = RunFolder(options.folder)
+    try:
+        with locked(folder.path / "run.lock"):
+            _run(folder, options.base)
+    except Locked as holder:
+        print(f"This run is already being computed by {holder}.", file=sys.stderr)
+
+
+def _run(folder: RunFolder, base: Path) -> None:
+    """Do the run of a folder. An exception becomes its result."""
+    try:
+        folder.finish(_train(folder, base))
+    except Exception as error:
+        traceback.print_exc()
+        first_line = (str(error).strip().splitlines() or [""])[0]
+        folder.fail(ERROR, f"{type(error).__name__}: {first_line}".removesuffix(": "))
+
+
+def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
+    jax.config.update("jax_enable_x64", True)
+    run = folder.run()
+    problem = run.problem(base)
+    try:
+        density = learn(
+            *(problem.sde, problem.starts, problem.horizon),
+            key=jr.key(run.seed),
+            preset=run.preset,
+            params=problem.params,
+            start_time=problem.start_time,
+            progress=True,
+            certify=run.certify,
+            checkpoint=folder.checkpoint,
+            memory_limit=run.memory_limit,
+            **run.settings,
+        )
+    except TrainingFailed as failure:
+        density = failure.density
+    errors = []
+    if problem.exact is not None and density.horizon > 0 and run.error_starts:
+        key = jr.key(run.seed + 1)
+        errors = study(density, problem.exact, key=key, starts=run.error_starts).summary()
+    density = density.with_facts(errors=tuple(errors))
+    density.save(folder.path / ("partial.dflow" if density.status.failed else "model.dflow"))
+    return _result(density, [row["squared_l2"] for row in errors])
+
+
+def _result(density: TransitionDensity, errors: list[float]) -> dict[str, Any]:
+    bounds = [row["bound"] for row in density.facts.certificate]
+    failed = density.status.failed
+    return {
+        "status": density.status.name,
+        "failed": failed,
+        "message": density.status.value if failed else "",
+        "horizon": density.horizon,
+        "asked_horizon": density.facts.asked_horizon,
+        "seconds": round(density.facts.seconds, 2),
+        "steps": len(density.facts.history),
+        "parameters": int(density.trajectory.thetas.shape[1]),
+        "error": errors[-1] if errors else None,
+        "largest_error": max(errors) if errors else None,
+        "certificate": fmean(bounds) if bounds else None,
+    }
+
+
+def _exit_with_supervisor() -> None:
+    """Send SIGTERM to this process when standard input ends.
+
+    The supervisor holds the other end of the pipe open for as long as it lives.
+    """
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()
