@@ -22,7 +22,7 @@ from ..sweep import (
 from ..sweep.table import settings_text
 from ..training.termination import TrainingTerminated
 from .exits import Exit, Stopped, Terminated
-from .preparation import prepare_jax
+from .inputs import prepare_jax
 from .streams import talk
 
 # Of the backend, its address, jobs and threads.
