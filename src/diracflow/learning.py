@@ -46,7 +46,7 @@ from .training.environment import versions
 from .training.explicit_loop import ExplicitLoop
 from .training.history import Record
 from .training.loop import TimeLoop
-from .training.multiprocess import Crew, crew_of
+from .training.multiprocess import ProcessGroup, process_group
 from .training.progress import Progress, progress_for
 from .training.run_identity import identity
 from .training.status import Status
@@ -130,7 +130,7 @@ def learn(
         checked_flag("progress", progress)
     horizon = _positive("horizon", horizon)
     layout = Layout(mesh_over(devices), checked_chunk(chunk))
-    crew = crew_of(layout)
+    processes = process_group(layout)
     if memory_limit is not None:
         memory_limit = _positive("memory_limit", memory_limit)
     times = start_time if isinstance(start_time, AbstractLaw) else None
@@ -149,7 +149,7 @@ def learn(
             check_coefficients(sde, law, began, horizon)
             degenerate = is_degenerate(sde, law, began)
             require_fitting_source(chosen, degenerate)
-            keeper = stack.enter_context(keeper_in(checkpoint, crew))
+            keeper = stack.enter_context(keeper_in(checkpoint, processes))
             ends = boundaries(sde, law, began, horizon)
             warned = boundary_message(ends)
             if warned:
@@ -173,7 +173,7 @@ def learn(
             why_source = source_reason(chosen.source, ansatz.source, degenerate)
             # A file holds the source that was taken, not the rule that took it.
             chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-            loop = _loop(ansatz, law, reach, chosen, draw_key, called, layout, crew)
+            loop = _loop(ansatz, law, reach, chosen, draw_key, called, layout, processes)
             run = (sde, laws, began, horizon, preset, chosen, key)
             keeper.resume(functools.partial(identity, *run), loop)
             size_text = memory_text(memory, chosen, len(ansatz.theta), layout)
@@ -210,10 +210,10 @@ def _loop(
     key: PRNGKeyArray,
     called: float,
     layout: Layout,
-    crew: Crew,
+    processes: ProcessGroup,
 ) -> TimeLoop:
     kind = SwitchingLoop if isinstance(ansatz, StandardisedAnsatz) else ExplicitLoop
-    return kind(ansatz, law, horizon, chosen, key, called, layout, crew)
+    return kind(ansatz, law, horizon, chosen, key, called, layout, processes)
 
 
 def _run(
@@ -226,9 +226,9 @@ def _run(
 ) -> Status:
     """Run a loop to its end, keeping what it does and showing it."""
     make = progress if callable(progress) else lambda h: progress_for(h, progress)
-    if not loop.crew.first:
+    if not loop.processes.first:
         make = Progress  # one of them talks
-    with keeper.following(), loop.crew.together(), make(horizon) as display:
+    with keeper.following(), loop.processes.deferred_signals(), make(horizon) as display:
 
         def report(record: Record) -> None:
             keeper.step(loop)
