@@ -130,7 +130,7 @@ COMMANDS = {
     "points empty": (("density", M, *AT, "--points", "empty.csv"), "holds no rows"),
     "points only names": (("density", M, *AT, "--points", "names.csv"), "holds no rows"),
     "points in words": (("density", M, *AT, "--points", "words.csv"), "comma-separated numbers"),
-    "points ragged": (("density", M, *AT, "--points", "ragged.csv"), "row 2 has 1"),
+    "points ragged": (("density", M, *AT, "--points", "ragged.csv"), "from 2 to 1 at row 2"),
     "points binary": (("density", M, *AT, "--points", "binary.csv"), "comma-separated numbers"),
     "points short": (("density", M, *AT, "--points", "one.csv"), "2 numbers per row"),
     "points NaN": (("density", M, *AT, "--points", "nan.csv"), "contains NaN"),

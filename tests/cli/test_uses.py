@@ -10,6 +10,7 @@ import pytest
 
 import diracflow as df
 from diracflow.cli import app, inputs
+from diracflow.cli.data_files import read_series
 from diracflow.density.learned import Facts
 from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
@@ -205,6 +206,13 @@ def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
     assert set(json.loads(out)) == set(priors)
     assert (tmp_path / "p.nc").stat().st_size > 1000
     assert (tmp_path / "pairs.png").stat().st_size > 5000
+
+
+def test_a_missing_value_in_the_first_row_is_no_header(tmp_path):
+    (tmp_path / "seen.csv").write_text("0.3,,1\n0.7,2,3\n")
+    times, values = read_series(tmp_path / "seen.csv")
+    np.testing.assert_array_equal(times, [0.3, 0.7])
+    np.testing.assert_array_equal(values, [[np.nan, 1.0], [2.0, 3.0]])
 
 
 def test_an_sde_is_found_in_a_file(tmp_path):

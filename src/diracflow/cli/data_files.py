@@ -75,29 +75,23 @@ def _read_table(path: Path, names: tuple[str, ...]) -> np.ndarray | tuple[np.nda
 
 
 def _read_csv(path: Path) -> Float[np.ndarray, "n k"]:
+    """Return the rows of a CSV file, without a header; empty fields are NaN."""
     try:
         lines = [line for line in path.read_text().splitlines() if line.strip()]
-        has_header = bool(lines) and not _is_numeric(lines[0])
-        rows = [[_number(field) for field in line.split(",")] for line in lines[has_header:]]
+        rows = lines[1:] if lines and _is_header(lines[0]) else lines
+        if not rows:
+            raise ValueError("it holds no rows")
+        return np.loadtxt(rows, delimiter=",", comments=None, converters=_number, ndmin=2)
     except ValueError as error:
         raise ValueError(f"{path} must hold comma-separated numbers: {error}.") from None
-    if not rows:
-        raise ValueError(f"{path} must hold comma-separated numbers; it holds no rows.")
-    for index, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(
-                f"{path} must hold rows of equal length: row 1 has {len(rows[0])} numbers, row "
-                f"{index + 1} has {len(row)}."
-            )
-    return np.array(rows, dtype=float)
 
 
 def _number(field: str) -> float:
     return float(field) if field.strip() else float("nan")
 
 
-def _is_numeric(line: str) -> bool:
+def _is_header(line: str) -> bool:
     try:
-        return bool([float(field) for field in line.split(",")])
+        return not [_number(field) for field in line.split(",")]
     except ValueError:
-        return False
+        return True

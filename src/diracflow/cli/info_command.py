@@ -29,6 +29,18 @@ def info_text(header: dict[str, Any], path: str) -> str:
     return "\n".join([*table, *_code(sde["text"]), *_certificate(header), *_errors(header)])
 
 
+def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the error bounds of a certificate as lines of text."""
+    return [
+        "Upper bounds on the total variation distance to the true density (standard error):",
+        *(
+            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
+            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
+            for row in rows
+        ),
+    ]
+
+
 def _equation(sde: dict[str, Any]) -> str:
     name = "user-defined" if sde["model"] is None else f"built-in model {sde['model']}"
     return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
@@ -55,15 +67,7 @@ def _certificate(header: dict[str, Any]) -> list[str]:
     rows = header["certificate"]
     if not rows:
         return ["", "No error bound was computed; `diracflow check` computes one."]
-    return [
-        "",
-        "Upper bounds on the total variation distance to the true density (standard error):",
-        *(
-            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
-            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
-            for row in rows
-        ),
-    ]
+    return ["", *bound_lines(rows)]
 
 
 def _errors(header: dict[str, Any]) -> list[str]:

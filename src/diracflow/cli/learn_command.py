@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.random as jr
 
+from ..density.learned import TransitionDensity
 from ..learning import TrainingFailed, learn
 from ..models.catalogue import Model
 from ..models.user_file import named_object
@@ -50,15 +51,11 @@ def learn_file(
     out.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     options = {"preset": preset, "progress": not quiet, **resources, **changes}
-    try:
-        with stoppable(checkpoint):
-            density = learn(**problem, key=jr.key(seed), checkpoint=checkpoint, **options)
-    except TrainingFailed as failure:
-        density = failure.density
-        # A failed training must not replace an earlier model.
-        out = out.with_name(f"partial-{out.name}")
-    if not leave_process_group():
+    density = learned(problem, seed, checkpoint, **options)
+    if density is None:
         return {}
+    if density.status.failed:  # it must not replace an earlier model
+        out = out.with_name(f"partial-{out.name}")
     density.save(out)
     return {
         "file": str(out),
@@ -71,16 +68,39 @@ def learn_file(
     }
 
 
+def learned(
+    problem: dict[str, Any], seed: int, checkpoint: Path | None, **options: Any
+) -> TransitionDensity | None:
+    """Learn a density, which a failed training leaves incomplete.
+
+    Return `None` in all but the first of several processes.
+
+    **Arguments:**
+
+    - `problem`: SDE, laws and horizon, as arguments of `diracflow.learn`.
+    - `seed`: seed of the key.
+    - `checkpoint`, `options`: further arguments of `diracflow.learn`.
+    """
+    try:
+        with stoppable(checkpoint):
+            density = learn(**problem, key=jr.key(seed), checkpoint=checkpoint, **options)
+    except TrainingFailed as failure:
+        density = failure.density
+    return density if leave_process_group() else None
+
+
+def problem_of(found: Model) -> dict[str, Any]:
+    """Return SDE, laws and horizon of a model as arguments of `learn`."""
+    names = ("sde", "starts", "horizon", "params", "start_time")
+    return {name: getattr(found, name) for name in names}
+
+
 def _problem(
     found: SDE | Model, laws: tuple[str | None, str | None, str | None], horizon: float | None
 ) -> dict[str, Any]:
     """Return SDE, laws and horizon as arguments of `learn`; options replace those of a `Model`."""
     starts, params, start_time = laws
-    if isinstance(found, Model):
-        names = ("sde", "starts", "horizon", "params", "start_time")
-        problem = {name: getattr(found, name) for name in names}
-    else:
-        problem = {"sde": found}
+    problem: dict[str, Any] = problem_of(found) if isinstance(found, Model) else {"sde": found}
     if starts is not None:
         problem["starts"] = parse_law(starts)
     if horizon is not None:

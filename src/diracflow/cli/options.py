@@ -28,58 +28,16 @@ Count = Annotated[int, typer.Option("--count", "-n", help="Number of draws.")]
 Data = Annotated[
     Path, typer.Argument(help="Times and values: columns of a .csv, or times, states of an .npz.")
 ]
-Points = Annotated[
-    Path | None, typer.Option(help="Points, one per row: .csv, or .npz with an array x.")
-]
 Figure = Annotated[Path | None, typer.Option(help="Write a figure: .png, .pdf, ...")]
-Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or .npz file.")]
+Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
 Equation = Annotated[
     str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
-]
-Single = Annotated[
-    bool, typer.Option("--float32", help="Compute in float32: faster, but less accurate.")
 ]
 Params = Annotated[
     str | None, typer.Option("--params", help="Parameters of the SDE: '{\"rate\": 1.5, ...}'.")
 ]
-StartTime = Annotated[
-    float | None,
-    typer.Option("--start-time", help="Start time, for models that depend on it."),
-]
-Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(help="Save checkpoints in this directory; the same command resumes from them."),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Fail if `--checkpoint` holds no training to resume.")
-]
-Threads = Annotated[int | None, typer.Option(help="Largest number of cores to use [all].")]
-Memory = Annotated[
-    float | None,
-    typer.Option("--memory-limit", help="Largest memory to use, in gigabytes [all]."),
-]
-Devices = Annotated[
-    int | None, typer.Option(help="Number of JAX devices to divide the points over [all].")
-]
-Chunk = Annotated[
-    int | None,
-    typer.Option(help="Rows that a device holds at once [all, if memory allows]."),
-]
-Coordinator = Annotated[
-    str | None, typer.Option(help="HOST:PORT of process 0, for training in several processes.")
-]
-Processes = Annotated[int | None, typer.Option(help="Number of processes.")]
-ProcessId = Annotated[int | None, typer.Option(help="Index of this process, from 0.")]
-Distributed = Annotated[
-    bool,
-    typer.Option(
-        "--distributed", help="Train in several processes; the launcher supplies the addresses."
-    ),
+Float32 = Annotated[
+    bool, typer.Option("--float32", help="Compute in float32: faster, but less accurate.")
 ]
 
 
@@ -89,7 +47,9 @@ class QueryOptions:
 
     model: ModelFile
     params: Params = None
-    start_time: StartTime = None
+    start_time: Annotated[
+        float | None, typer.Option(help="Start time, for models that depend on it.")
+    ] = None
     sde: Equation = None
 
     def load(self) -> "TransitionDensity":
@@ -109,7 +69,9 @@ class QueryOptions:
 class TableOptions:
     """Output of a table: a file, CSV on the standard output, or JSON."""
 
-    out: Table = None
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or .npz file.")] = (
+        None
+    )
     as_json: Json = False
 
     def check(self) -> None:
@@ -134,17 +96,40 @@ class TrainingOptions:
     """Seed, settings, checkpoints and resources of a training."""
 
     seed: Seed = 0
-    settings: Changes = None
-    checkpoint: Checkpoint = None
-    resume: Resume = False
-    threads: Threads = None
-    memory_limit: Memory = None
-    devices: Devices = None
-    chunk: Chunk = None
-    coordinator: Coordinator = None
-    processes: Processes = None
-    process_id: ProcessId = None
-    distributed: Distributed = False
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Save checkpoints in this directory; the same command resumes there."),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Fail if `--checkpoint` holds no training to resume.")
+    ] = False
+    threads: Annotated[int | None, typer.Option(help="Largest number of cores to use [all].")] = (
+        None
+    )
+    memory_limit: Annotated[
+        float | None, typer.Option(help="Largest memory to use, in gigabytes [all].")
+    ] = None
+    devices: Annotated[
+        int | None, typer.Option(help="Number of JAX devices to divide the points over [all].")
+    ] = None
+    chunk: Annotated[
+        int | None, typer.Option(help="Rows that a device holds at once [all, if memory allows].")
+    ] = None
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of process 0, to train in several processes.")
+    ] = None
+    processes: Annotated[int | None, typer.Option(help="Number of processes.")] = None
+    process_id: Annotated[int | None, typer.Option(help="Index of this process, from 0.")] = None
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed", help="Train in several processes; the launcher supplies the addresses."
+        ),
+    ] = False
 
     def prepare(self) -> None:
         """Check the checkpoint, limit the threads and join other processes, before JAX starts."""

@@ -14,13 +14,12 @@ from .options import (
     Count,
     Data,
     Equation,
+    Float32,
     Json,
     ModelFile,
     Params,
-    Points,
     QueryOptions,
     Seed,
-    Single,
     Start,
     TableOptions,
     Time,
@@ -35,8 +34,10 @@ def density(
     x0: Start,
     table: TableOptions,
     x: Annotated[str | None, typer.Option("--x", help="A single point.")] = None,
-    points: Points = None,
-    single: Single = False,
+    points: Annotated[
+        Path | None, typer.Option(help="Points, one per row: .csv, or .npz with an array x.")
+    ] = None,
+    float32: Float32 = False,
 ) -> None:
     """Evaluate the log-density at points."""
     from .inputs import parse_point, query_context
@@ -50,7 +51,7 @@ def density(
         rows = read_points(points, model.dim)
     else:
         rows = parse_point("x", x or "", model.dim)[None]
-    with query_context(single):
+    with query_context(float32):
         values = np.asarray(model.log_prob(rows, t, start, **conditioning))
     arrays = {"t": np.asarray(t), "x0": start, "x": rows, "log_prob": values}
     table.write(state_columns(rows) | {"log_prob": values}, arrays)
@@ -63,7 +64,7 @@ def sample(
     table: TableOptions,
     count: Count = 1000,
     seed: Seed = 0,
-    single: Single = False,
+    float32: Float32 = False,
 ) -> None:
     """Draw states from the density."""
     import jax.random as jr
@@ -74,7 +75,7 @@ def sample(
     table.check()
     conditioning, model = query.conditioning(), query.load()
     start = parse_point("x0", x0, model.dim)
-    with query_context(single):
+    with query_context(float32):
         draws = np.asarray(model.sample(jr.key(seed), t, start, count, **conditioning))
     arrays = {"t": np.asarray(t), "x0": start, "seed": np.asarray(seed), "x": draws}
     table.write(state_columns(draws), arrays)

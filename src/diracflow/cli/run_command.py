@@ -12,14 +12,15 @@ import jax.random as jr
 from .. import view
 from ..density.learned import TransitionDensity
 from ..evaluate.study import Study, study
-from ..learning import TrainingFailed, learn
+from ..learning import TrainingFailed
 from ..models.catalogue import Model, model
 from ..planning.masks import idle_dim_for
 from ..planning.settings import settings_for
+from .info_command import bound_lines
 from .inputs import prepare_jax
+from .learn_command import learned, problem_of
 from .results import require_writable
 from .run_figures import draw_figures
-from .stopping import leave_process_group, stoppable
 from .streams import emit, talk
 
 
@@ -59,14 +60,15 @@ def run_model(
     say = talk if not quiet and jax.process_index() == 0 else lambda text: None
     say(f"Learning {name} (preset {preset}) up to t = {problem.horizon:g}.")
     began = time.monotonic()
-    options = {**changes, "progress": not quiet, "checkpoint": checkpoint, **resources}
-    with stoppable(checkpoint):
-        density = _learned(problem, preset, seed, options)
+    options = {"preset": preset, "progress": not quiet, **resources, **changes}
+    density = learned(problem_of(problem), seed, checkpoint, **options)
     seconds = round(time.monotonic() - began, 1)
-    if not leave_process_group():
+    if density is None:
         return {}
-    # A failed training must not replace an earlier model.
-    file = "partial.dflow" if density.status.failed else "model.dflow"
+    file = "model.dflow"
+    if density.status.failed:
+        talk(f"diracflow: {TrainingFailed(density)}")
+        file = "partial.dflow"  # it must not replace an earlier model
     density.save(out / file)
     say(f"Learned in {seconds:.0f} s. {_source_text(density)}")
     result = _errors(density, problem, seed, starts, say)
@@ -77,24 +79,6 @@ def run_model(
     report = {**run, "learn_seconds": seconds, **_report(density, result)}
     _write(density, problem, result, report, out, file, quiet)
     return report
-
-
-def _learned(problem: Model, preset: str, seed: int, options: dict[str, Any]) -> TransitionDensity:
-    try:
-        return learn(
-            problem.sde,
-            problem.starts,
-            problem.horizon,
-            key=jr.key(seed),
-            params=problem.params,
-            start_time=problem.start_time,
-            preset=preset,
-            **options,
-        )
-    except TrainingFailed as failure:
-        # The partial density is still evaluated; the report gives its status.
-        talk(f"diracflow: {failure}")
-        return failure.density
 
 
 def _source_text(density: TransitionDensity) -> str:
@@ -159,12 +143,7 @@ def _bounds(rows: list[dict[str, Any]], file: Path) -> str:
             "No exact density is known, and there was no time for an error bound; compute it with "
             f"`diracflow check {file}`."
         )
-    lines = ["No exact density is known. Upper bounds on the total variation distance (stderr):"]
-    lines += [
-        f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:8.1e}  ({row['stderr']:.0e})"
-        for row in rows
-    ]
-    return "\n".join(lines)
+    return "\n".join(["No exact density is known.", *bound_lines(rows)])
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -20,7 +20,7 @@ _LARGE, _DIVERGED = 0.03, 0.5
 _NOTICEABLE = 0.05
 # Under-sampling is detected from the ratio of held-out to in-sample residual. The second ratio
 # indicates severe under-sampling, even if the held-out residual is only `_VISIBLE`. In trainings
-# with too few points the ratio was 7e3 to 4e5, in others 1.1 to 5 (`benchmarks/bench_diagnosis.py`).
+# with too few points it was 7e3 to 4e5, in others 1.1 to 5 (`benchmarks/bench_diagnosis.py`).
 _OVERFITTED, _SEVERELY_OVERFITTED, _VISIBLE = 4.0, 100.0, 1e-3
 # Root mean square difference in nats between the log-densities of source and ansatz, above which
 # the source does not help. It was 110 where Euler's source left a double well, and 1 in trainings

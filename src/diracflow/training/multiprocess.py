@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import jax
 import numpy as np
@@ -161,7 +162,10 @@ def join(
     - `patience`: seconds to wait for the other processes at the start.
     - `heartbeat`: seconds without a sign of life after which a process counts as lost.
     """
-    timeouts = {"initialization_timeout": patience, "heartbeat_timeout_seconds": heartbeat}
+    timeouts: dict[str, Any] = {
+        "initialization_timeout": patience,
+        "heartbeat_timeout_seconds": heartbeat,
+    }
     if automatic:
         if (coordinator, processes, process_id) != (None, None, None):
             raise ValueError(
