@@ -1,4 +1,4 @@
-"""Pipes, terminals and signals, with the command line in a process of its own.
+"""Pipes, terminals and signals, with the command line in a separate process.
 
 Exit codes of errors are tested in `test_bad_commands`.
 """

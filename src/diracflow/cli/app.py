@@ -59,12 +59,13 @@ BUILT_IN = (
 
 def run(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(BUILT_IN)}.")],
-    training: TrainingOptions,
+    *,
     preset: Preset = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for model, report and figures [runs/MODEL].")
+        Path | None, typer.Option(help="Folder for model, report and figures; default runs/MODEL.")
     ] = None,
     starts: Annotated[int, typer.Option(help="Start points over which errors are averaged.")] = 64,
+    training: TrainingOptions,
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, compare it with the exact density if known, draw figures."""
@@ -85,7 +86,7 @@ def learn(
     target: Annotated[
         str, typer.Argument(help="FILE.py:NAME, a `diracflow.SDE` or a model with starts.")
     ],
-    training: TrainingOptions,
+    *,
     out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write.")] = Path(
         "model.dflow"
     ),
@@ -99,9 +100,10 @@ def learn(
         typer.Option(help='Laws of the parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
     ] = None,
     start_time: Annotated[
-        str | None, typer.Option(help="Start time of the process: a number or a law [0].")
+        str | None, typer.Option(help="Start time of the process: a number or a law; default 0.")
     ] = None,
     preset: Preset = "accurate",
+    training: TrainingOptions,
     as_json: Json = False,
 ) -> None:
     """Learn your own SDE."""
@@ -126,12 +128,13 @@ def sweep(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Cores of each run [all, shared among the jobs].")
+        int | None,
+        typer.Option(min=1, help="Cores of each run; default all cores / jobs."),
     ] = None,
     backend: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
     address: Annotated[
         str | None,
-        typer.Option(help="Address of a Dask scheduler or Ray cluster [start a local one]."),
+        typer.Option(help="Address of a Dask scheduler or Ray cluster; default a local one."),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
     only_list: Annotated[

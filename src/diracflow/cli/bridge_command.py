@@ -21,11 +21,12 @@ def bridge(
     t: Time,
     x0: Start,
     x1: Annotated[str, typer.Option("--x1", help="End point: comma-separated numbers.")],
-    table: TableOptions,
+    *,
     steps: Annotated[int, typer.Option(help="Number of time steps of each path.")] = 200,
     paths: Annotated[int, typer.Option(help="Number of paths.")] = 1000,
     seed: Seed = 0,
     figure: Figure = None,
+    table: TableOptions,
 ) -> None:
     """Draw weighted paths between two points."""
     import jax.random as jr

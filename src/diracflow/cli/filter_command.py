@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from jaxtyping import Array, Float
 
 from .data_files import read_series
 from .options import Data, Figure, QueryOptions, Seed, TableOptions
@@ -15,6 +14,8 @@ from .results import emit_json, require_figure, state_columns, write_table
 from .streams import emit
 
 if TYPE_CHECKING:
+    from jaxtyping import Array, Float  # `Array` imports JAX
+
     from ..uses.filtering import Filtered
     from ..uses.particles import Observe
 
@@ -23,13 +24,14 @@ def filter(  # the standard term
     query: QueryOptions,
     data: Data,
     noise: Annotated[float, typer.Option(help="Standard deviation of the observation noise.")],
-    table: TableOptions,
+    *,
     components: Annotated[
-        str | None, typer.Option(help="Observed components, such as 1,3 [the first ones].")
+        str | None, typer.Option(help="Observed components, such as 1,3; default the first ones.")
     ] = None,
     particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
     seed: Seed = 0,
     figure: Figure = None,
+    table: TableOptions,
 ) -> None:
     """Estimate the hidden state from observations with Gaussian noise."""
     import jax.random as jr
@@ -85,7 +87,7 @@ def _gaussian_likelihood(noise: float, observed: list[int]) -> "Observe":
     if not 0 < noise < np.inf:
         raise ValueError(f"`--noise` must be a positive standard deviation; got {noise:g}.")
 
-    def observe(x: Float[Array, " d"], y: Float[Array, " k"]) -> Float[Array, ""]:
+    def observe(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, '']":
         gaps = (y - x[np.array(observed)]) / noise
         # A missing component contributes nothing to the likelihood.
         return jnp.sum(jnp.where(jnp.isnan(gaps), 0.0, norm.logpdf(gaps) - jnp.log(noise)))

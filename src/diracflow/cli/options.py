@@ -1,5 +1,7 @@
 """Options that several commands share, and dataclasses for those that belong together.
 
+Help texts contain no square brackets, because Rich would read them as markup.
+
 A command takes such a dataclass as a parameter; `expanded` shows its fields to Typer.
 """
 
@@ -107,17 +109,19 @@ class TrainingOptions:
     resume: Annotated[
         bool, typer.Option("--resume", help="Fail if `--checkpoint` holds no training to resume.")
     ] = False
-    threads: Annotated[int | None, typer.Option(help="Largest number of cores to use [all].")] = (
-        None
-    )
+    threads: Annotated[
+        int | None, typer.Option(help="Largest number of cores to use; default all.")
+    ] = None
     memory_limit: Annotated[
-        float | None, typer.Option(help="Largest memory to use, in gigabytes [all].")
+        float | None, typer.Option(help="Largest memory to use, in gigabytes; default all.")
     ] = None
     devices: Annotated[
-        int | None, typer.Option(help="Number of JAX devices to divide the points over [all].")
+        int | None,
+        typer.Option(help="Number of JAX devices to divide the points over; default all."),
     ] = None
     chunk: Annotated[
-        int | None, typer.Option(help="Rows that a device holds at once [all, if memory allows].")
+        int | None,
+        typer.Option(help="Rows that a device holds at once; default all, if memory allows."),
     ] = None
     coordinator: Annotated[
         str | None, typer.Option(help="HOST:PORT of process 0, to train in several processes.")

@@ -32,12 +32,13 @@ def density(
     query: QueryOptions,
     t: Time,
     x0: Start,
-    table: TableOptions,
+    *,
     x: Annotated[str | None, typer.Option("--x", help="A single point.")] = None,
     points: Annotated[
         Path | None, typer.Option(help="Points, one per row: .csv, or .npz with an array x.")
     ] = None,
     float32: Float32 = False,
+    table: TableOptions,
 ) -> None:
     """Evaluate the log-density at points."""
     from .inputs import parse_point, query_context
@@ -61,10 +62,11 @@ def sample(
     query: QueryOptions,
     t: Time,
     x0: Start,
-    table: TableOptions,
+    *,
     count: Count = 1000,
     seed: Seed = 0,
     float32: Float32 = False,
+    table: TableOptions,
 ) -> None:
     """Draw states from the density."""
     import jax.random as jr
@@ -84,7 +86,7 @@ def sample(
 def propagate(
     query: QueryOptions,
     t: Time,
-    table: TableOptions,
+    *,
     law: Annotated[
         str | None, typer.Option(help='Initial law: \'{"law": "Normal", "mean": 0, "std": 1}\'.')
     ] = None,
@@ -97,6 +99,7 @@ def propagate(
     ] = None,
     count: Count = 1000,
     seed: Seed = 0,
+    table: TableOptions,
 ) -> None:
     """Propagate an initial law: evaluate the resulting density at points, or draw from it."""
     import jax.random as jr
