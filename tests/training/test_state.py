@@ -69,7 +69,7 @@ def test_all_that_steps_change_is_carried(monkeypatch):
     made = loop()
     step(made, 4)
     assert set(vars(made)) - FIXED - PATH - {"regularisation"} <= set(made.CARRIED)
-    assert set(vars(made.regularisation)) == {"value", "_evidence", "_lifted", "_fixed"}
+    assert set(vars(made.regularisation)) == {"value", "_evidence", "_raised", "_fixed"}
     assert len(set(made.CARRIED)) == len(made.CARRIED)
     # Compiled code may differ between a number of Python's and one of NumPy's.
     numbers = [made.clock, *(v for v in made.state().carried.values() if not np.ndim(v))]
