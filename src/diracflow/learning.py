@@ -33,7 +33,7 @@ from .training.environment import versions
 from .training.explicit_loop import ExplicitLoop
 from .training.history import Record
 from .training.loop import TimeLoop
-from .training.multiprocess import crew_of
+from .training.multiprocess import process_group
 from .training.progress import Progress, progress_for
 from .training.run_identity import identity
 from .training.status import Status
@@ -96,14 +96,14 @@ def learn(
     called, key = time.monotonic(), checked_key(key)
     settings, resources = settings_for(preset, **options), checked_resources(options)
     certify = checked_flag("certify", options.get("certify", True))
-    crew = crew_of(resources.layout)
+    processes = process_group(resources.layout)
     with jax.enable_x64(True):
         problem = checked_problem(sde, starts, horizon, params, start_time)
         _warn_of_boundaries(problem)
-        with keeper_in(checkpoint, crew) as keeper:
+        with keeper_in(checkpoint, processes) as keeper:
             flow_key, draw_key = jr.split(key)
             prepared = prepare(problem, settings, flow_key, resources, preset)
-            loop = _loop_kind(prepared)(prepared, draw_key, called, crew)
+            loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
             keeper.resume(functools.partial(identity, problem, prepared.plan, key), loop)
             status = _run(loop, keeper, prepared, progress)
             density = _density(problem, prepared, loop, status, key)
@@ -129,9 +129,9 @@ def _run(loop: TimeLoop, keeper: NoKeeper, prepared: Prepared, progress: ShowPro
     if not callable(progress):
         shown = checked_flag("progress", progress)
         progress = lambda horizon: progress_for(horizon, shown)
-    make = progress if loop.crew.first else Progress  # one process reports
+    make = progress if loop.processes.first else Progress  # one process reports
     horizon = prepared.problem.horizon
-    with keeper.following(), loop.crew.together(), make(horizon) as display:
+    with keeper.following(), loop.processes.deferred_signals(), make(horizon) as display:
 
         def report(record: Record) -> None:
             keeper.step(loop)

@@ -39,11 +39,11 @@ def test_run_leaves_model_report_and_figures(ran):
     assert "max_steps" in result.stderr
 
 
-def test_info_in_words_and_in_json(ran):
+def test_info_as_text_and_as_json(ran):
     path = str(ran[0] / "runs" / "benes" / "model.dflow")
-    words = call("info", path)
-    assert "built-in model benes" in words.stdout
-    assert "STEP_LIMIT" in words.stdout
+    text = call("info", path)
+    assert "built-in model benes" in text.stdout
+    assert "STEP_LIMIT" in text.stdout
     header = json.loads(call("info", path, "--json").stdout)
     assert header["settings"]["samples"] == 64
 
@@ -63,9 +63,9 @@ def test_run_does_without_an_exact_density(tmp_path, capsys):
     assert "Source: closure (over the horizon" in said.err
 
 
-def test_a_run_without_time_for_a_certificate_says_how_to_get_one(tmp_path):
+def test_a_run_without_time_for_an_error_bound_says_how_to_get_one(tmp_path):
     said = _bounds([], tmp_path / "model.dflow")
-    assert "no time for a certificate" in said
+    assert "no time for an error bound" in said
     assert f"`diracflow check {tmp_path / 'model.dflow'}`" in said
 
 

@@ -1,6 +1,6 @@
-"""Wrong commands: one line on the standard error, the exit code of the page, nothing left behind.
+"""Wrong commands print one line, exit with the documented code and leave no files.
 
-In this process for speed; `test_manners` starts a few as users do.
+They run in this process for speed; `test_manners` starts a few as users do.
 """
 
 import errno
@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli import app, inputs
+from diracflow.cli import app, inputs, learn_command, run_command
 from diracflow.cli.exits import Exit
 from helpers import still_density
 
 
 @pytest.fixture(scope="module")
 def density():
-    """A model whose flow has not moved: its source is exact for Brownian motion."""
+    """A model whose flow is the identity: its source is exact for Brownian motion."""
     return still_density(df.models.brownian(2), source="euler")
 
 
@@ -28,9 +28,9 @@ def density():
 def folder(tmp_path, density, monkeypatch):
     """A folder with good and bad files."""
     monkeypatch.chdir(tmp_path)
-    for module in (inputs, run):
+    for module in (inputs, run_command, learn_command):
         monkeypatch.setattr(module, "prepare_jax", lambda: None)
-    load = model.load
+    load = inputs.load
     known = lambda path, sde: density if str(path) == "m.dflow" else load(path, sde)
     monkeypatch.setattr(inputs, "load", known)
     for name, text in FILES.items():
@@ -84,7 +84,7 @@ PRIOR = json.dumps({n: {"law": "LogNormal"} for n in ("rate", "level", "noise")}
 BRIDGE = ("bridge", M, *AT, "--x1", "0,0")
 FILTER = ("filter", M, "narrow.csv", "--noise")
 COMMANDS = {
-    # What Typer refuses
+    # errors that Typer finds
     "nothing": (("",), "No such command"),
     "unknown command": (("fly",), "No such command 'fly'"),
     "unknown option": (("info", M, "--fast"), "No such option"),
@@ -118,10 +118,10 @@ COMMANDS = {
     "time negative": (("sample", M, "--t", "-1", "--x0", "0,0"), "must lie in (0, 1]"),
     "time NaN": (("sample", M, "--t", "nan", "--x0", "0,0"), "must lie in (0, 1]"),
     "time too late": (("density", M, "--t", "9", "--x0", "0,0", "--x", "0,0"), "longer horizon"),
-    "nowhere": (("density", M, *AT), "Say where"),
-    "twice": (("density", M, *AT, "--x", "0,0", "--points", "nan.csv"), "Say where"),
+    "nowhere": (("density", M, *AT), "Give either `--x`"),
+    "twice": (("density", M, *AT, "--x", "0,0", "--points", "nan.csv"), "Give either `--x`"),
     "point short": (("density", M, *AT, "--x", "1"), "`--x` needs 2 numbers"),
-    "point in words": (("density", M, *AT, "--x", "a,b"), "numbers divided by commas"),
+    "point in words": (("density", M, *AT, "--x", "a,b"), "comma-separated numbers"),
     "point NaN": (("density", M, *AT, "--x", "nan,0"), "contains NaN"),
     "start short": (("sample", M, "--t", "0.1", "--x0", "0"), "`--x0` needs 2 numbers"),
     "start infinite": (("sample", M, "--t", "0.1", "--x0", "inf,0"), "`x0` must be finite"),
@@ -129,10 +129,10 @@ COMMANDS = {
     "points a folder": (("density", M, *AT, "--points", "folder.csv"), "folder.csv"),
     "points empty": (("density", M, *AT, "--points", "empty.csv"), "holds no rows"),
     "points only names": (("density", M, *AT, "--points", "names.csv"), "holds no rows"),
-    "points in words": (("density", M, *AT, "--points", "words.csv"), "divided by commas"),
-    "points ragged": (("density", M, *AT, "--points", "ragged.csv"), "row 2 has 1"),
-    "points binary": (("density", M, *AT, "--points", "binary.csv"), "divided by commas"),
-    "points short": (("density", M, *AT, "--points", "one.csv"), "2 numbers a row"),
+    "points in words": (("density", M, *AT, "--points", "words.csv"), "comma-separated numbers"),
+    "points ragged": (("density", M, *AT, "--points", "ragged.csv"), "from 2 to 1 at row 2"),
+    "points binary": (("density", M, *AT, "--points", "binary.csv"), "comma-separated numbers"),
+    "points short": (("density", M, *AT, "--points", "one.csv"), "2 numbers per row"),
     "points NaN": (("density", M, *AT, "--points", "nan.csv"), "contains NaN"),
     "points junk": (("density", M, *AT, "--points", "junk.npz"), "not an NPZ file"),
     "points no archive": (("density", M, *AT, "--points", "empty.npz"), "not an NPZ file"),
@@ -181,7 +181,7 @@ COMMANDS = {
     "bridge figure": ((*BRIDGE, "--figure", "fan.doc"), "Figures are"),
     "bridge figure nowhere": ((*BRIDGE, "--figure", "no/fan.png"), "no folder no"),
     "path absent": (("loglik", M, "no.csv"), "no.csv"),
-    "path narrow": (("loglik", M, "narrow.csv"), "a time and 2 numbers a row"),
+    "path narrow": (("loglik", M, "narrow.csv"), "a time and 2 numbers per row"),
     "path of one column": (("loglik", M, "one.csv"), "at least one value"),
     "path back": (("loglik", M, "back.csv"), "`times` must increase"),
     "path short": (("loglik", M, "short.npz"), "of shape (n, d)"),
@@ -195,9 +195,9 @@ COMMANDS = {
         "2 columns",
     ),
     "filter figure": ((*FILTER, "1", "--figure", "bands"), "Figures are"),
-    "propagate nothing": (("propagate", M, "--t", "0.1"), "Say from where"),
+    "propagate nothing": (("propagate", M, "--t", "0.1"), "Give the initial law"),
     "propagate words": (("propagate", M, "--t", "0.1", "--law", "normal"), "written as JSON"),
-    "propagate draws": (("propagate", M, "--t", "0.1", "--draws", "one.csv"), "2 numbers a row"),
+    "propagate draws": (("propagate", M, "--t", "0.1", "--draws", "one.csv"), "2 numbers per row"),
     "propagate none": (
         ("propagate", M, "--t", "0.1", "--draws", "other.npz", "-n", "1"),
         "must hold arrays x",
@@ -251,7 +251,7 @@ def test_an_error_is_an_object_where_json_is_asked_for(call):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_what_goes_wrong_decides_the_exit_code(error, code, said, call, monkeypatch):
+def test_the_error_determines_the_exit_code(error, code, said, call, monkeypatch):
     def fail(*arguments):
         raise error
 
@@ -271,9 +271,9 @@ def test_folders_that_cannot_be_written_are_noticed_first(call, monkeypatch):
         assert "cannot be written to" in err
 
 
-def test_results_and_talk_do_not_mix(call, density, monkeypatch, folder):
+def test_messages_do_not_mix_with_results(call, density, monkeypatch, folder):
     (folder / "loud.py").write_text("print('loud')\n" + FILES["own.py"])
-    load = model.load
+    load = inputs.load
 
     def talking(path, sde):
         warnings.warn("a warning", UserWarning, stacklevel=1)

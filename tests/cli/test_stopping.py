@@ -1,4 +1,4 @@
-"""What the command line says of checkpoints and of signals."""
+"""Messages and exit codes for checkpoints and signals."""
 
 import os
 import re
@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+import diracflow as df
 from diracflow.cli.app import main
+from diracflow.models.user_file import named_object
 from diracflow.training.termination import TrainingTerminated
 
 OWN = """
@@ -23,7 +25,7 @@ LEARN += ["--horizon", "0.5", "--preset", "quick", "--checkpoint", "run"]
 
 @pytest.fixture
 def called(tmp_path, monkeypatch, capsys):
-    """Call the command line in this process; returns exit code and what it said."""
+    """Run the command line in this process; return exit code and standard error."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN)
 
@@ -51,11 +53,11 @@ def test_resuming_needs_something_to_resume(command, called, tmp_path):
     "stop, code, what",
     [(KeyboardInterrupt, 130, "Interrupted"), (TrainingTerminated, 143, "Terminated")],
 )
-@pytest.mark.parametrize("kept", [False, True])
-def test_signals_end_in_one_line_and_a_code(stop, code, what, kept, called, tmp_path, monkeypatch):
+@pytest.mark.parametrize("saved", [False, True])
+def test_signals_end_in_one_line_and_a_code(stop, code, what, saved, called, tmp_path, monkeypatch):
     def learn(*arguments, checkpoint, **options):
         checkpoint.mkdir()
-        if kept:
+        if saved:
             (checkpoint / "checkpoint-000004.safetensors").write_text("")
         raise stop
 
@@ -63,7 +65,7 @@ def test_signals_end_in_one_line_and_a_code(stop, code, what, kept, called, tmp_
     found, said = called(*LEARN)
     assert found == code
     assert said.count("\n") == 1
-    outcome = "kept in run; to resume it" if kept else "before there was anything to keep"
+    outcome = "saved in run; to resume it" if saved else "before the first checkpoint"
     assert re.search(rf"{what}.*{outcome}.*: diracflow learn own.py:sde", said)
 
 
@@ -92,9 +94,6 @@ def test_a_stopped_command_is_resumed_to_the_same_file(number, tmp_path):
     assert "resumed at t=" in again.stderr
     whole = [part for part in command if part not in ("--checkpoint", "run")]
     subprocess.run([*whole, "-o", "whole.dflow"], cwd=tmp_path, check=True)
-    import diracflow as df
-    from diracflow.cli.user_problem import named_object
-
     sde = named_object(str(tmp_path / "own.py") + ":sde")
     resumed, plain = (df.load(tmp_path / n, sde=sde) for n in ("model.dflow", "whole.dflow"))
     assert resumed.trajectory.thetas.tobytes() == plain.trajectory.thetas.tobytes()

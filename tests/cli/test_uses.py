@@ -1,4 +1,4 @@
-"""Commands that use a model, in this process for speed."""
+"""Commands that evaluate a model, run in this process for speed."""
 
 import json
 import sys
@@ -7,19 +7,20 @@ import warnings
 import jax.random as jr
 import numpy as np
 import pytest
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.cli import app, inputs
+from diracflow.cli.data_files import read_series
 from diracflow.density.learned import Facts
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.training.trajectory import Trajectory
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A model whose flow has not moved: its source is exact for linear SDEs."""
+    """A model whose flow is the identity: its source is exact for linear SDEs."""
     linear = df.models.ornstein_uhlenbeck(2)
     settings = sized(settings_for("quick", layers=2, hidden=4), 2)
     ansatz = build_ansatz(linear.sde, linear.starts, 0.0, 1.0, settings, jr.key(0))
@@ -38,7 +39,7 @@ def density(file):
 
 @pytest.fixture
 def invoke(file, density, monkeypatch, tmp_path, capsys):
-    """Call a command on the model, which is read once: every reading is compiled for anew."""
+    """Call a command on the model, loaded once: each load compiles its programs again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(inputs, "prepare_jax", lambda: None)
     monkeypatch.setattr(inputs, "load", lambda path, sde: {file: density}[path])
@@ -78,7 +79,7 @@ def test_float32_is_taken_where_asked(invoke, density):
         for option in ([], ["--float32"])
     )
     assert single == float(np.float32(single))
-    # Some roundings of numbers of size one.
+    # A few rounding errors of numbers of size one.
     assert 0 < abs(single - double) < 1e-5
 
 
@@ -98,7 +99,7 @@ def test_bridge_leaves_paths_and_a_figure(invoke, tmp_path):
     few = ["--steps", "10", "--paths", "20", "--figure", "fan.png"]
     code, out, err = invoke("bridge", *where, *few, "-o", "paths.npz")
     assert code == 0, err
-    assert "effective share" in out
+    assert "effective sample size" in out
     saved = np.load(tmp_path / "paths.npz")
     assert saved["paths"].shape == (20, 11, 2)
     assert (tmp_path / "fan.png").stat().st_size > 5000
@@ -142,7 +143,7 @@ def test_filter_of_one_component(invoke, tmp_path):
     assert np.shape(json.loads(out)["means"]) == (3, 2)
     table = np.loadtxt(tmp_path / "out.csv", delimiter=",", skiprows=1)
     assert table.shape == (3, 1 + 2 + 2 + 3 * 2)
-    # The second component is drawn to what was seen of it.
+    # The mean of the second component moves towards its observation.
     assert table[0, 2] > 0.2
     assert (tmp_path / "bands.png").stat().st_size > 5000
 
@@ -162,17 +163,17 @@ def test_propagate_at_points_and_by_draws(invoke, density, tmp_path):
 AT = ["--t", "0.1", "--x0", "0,0"]
 WRONG_USES = {
     "beyond horizon": (["density", "--t", "9", "--x0", "0,0", "--x", "0,0"], "must lie in"),
-    "nowhere": (["density", *AT], "Say where"),
+    "nowhere": (["density", *AT], "Give either `--x`"),
     "short point": (["density", *AT, "--x", "1"], "`--x` needs 2 numbers"),
-    "words": (["density", *AT, "--x", "a,b"], "numbers divided by commas"),
+    "words": (["density", *AT, "--x", "a,b"], "comma-separated numbers"),
     "absent points": (["density", *AT, "--points", "no.csv"], "no.csv"),
     "other format": (["sample", *AT, "-o", "draws.xlsx"], ".csv or .npz"),
     "no folder": (["sample", *AT, "-o", "no/draws.csv"], "no folder"),
     "no draws": (["sample", *AT, "-n", "0"], "at least 1"),
     "one step": (["bridge", *AT, "--x1", "0,0", "--steps", "1"], "at least 2"),
     "path of another dimension": (["loglik", "absent.csv"], "absent.csv"),
-    "no law": (["propagate", "--t", "0.1"], "Say from where"),
-    "a law in words": (["propagate", "--t", "0.1", "--law", "normal"], "written as JSON"),
+    "no law": (["propagate", "--t", "0.1"], "Give the initial law"),
+    "a law that is not JSON": (["propagate", "--t", "0.1", "--law", "normal"], "written as JSON"),
     "unnamed SDE": (["sample", *AT, "--sde", "own.py"], "FILE.py:NAME"),
     "absent SDE": (["sample", *AT, "--sde", "own.py:sde"], "No Python file at own.py"),
 }
@@ -197,7 +198,7 @@ def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
     arguments = ["infer", "ou", "path.csv", "--prior", json.dumps(prior), *small]
     monkeypatch.setattr(sys, "argv", ["diracflow", *arguments, "--figure", "pairs.png"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # so few draws have not mixed
+        warnings.simplefilter("ignore")  # the chains are too short to mix
         with pytest.raises(SystemExit) as end:
             app.main()
     out = capsys.readouterr().out
@@ -207,12 +208,19 @@ def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "pairs.png").stat().st_size > 5000
 
 
+def test_a_missing_value_in_the_first_row_is_no_header(tmp_path):
+    (tmp_path / "seen.csv").write_text("0.3,,1\n0.7,2,3\n")
+    times, values = read_series(tmp_path / "seen.csv")
+    np.testing.assert_array_equal(times, [0.3, 0.7])
+    np.testing.assert_array_equal(values, [[np.nan, 1.0], [2.0, 3.0]])
+
+
 def test_an_sde_is_found_in_a_file(tmp_path):
     file = tmp_path / "own.py"
     file.write_text(
         "import jax.numpy as jnp\nimport diracflow as df\nother = 1\n"
         "sde = df.SDE(lambda t, x: -x, lambda t, x: jnp.eye(1), 1)\n"
     )
-    assert model.read_sde(f"{file}:sde").dim == 1
+    assert inputs.read_sde(f"{file}:sde").dim == 1
     with pytest.raises(ValueError, match=r"must be a `diracflow.SDE`; found int"):
-        model.read_sde(f"{file}:other")
+        inputs.read_sde(f"{file}:other")

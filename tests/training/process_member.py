@@ -1,4 +1,4 @@
-"""One process of a training that tests start, signal and kill.
+"""One process of a training, which tests start, signal and kill.
 
 process_member.py PORT PROCESSES FOLDER whole|signal PROCESS_ID
 """
@@ -18,7 +18,7 @@ def main(port, processes, folder, task, number):
     jax.config.update("jax_enable_x64", True)
     join(f"127.0.0.1:{port}", int(processes), int(number), heartbeat=20)
 
-    # After joining, for what they make may be computed.
+    # After joining, because this import may run computations.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from kept_run import learned
 
@@ -36,7 +36,7 @@ def main(port, processes, folder, task, number):
 
 
 def _slow_down():
-    """Keep every step, and let it be seen and take its time."""
+    """Write a checkpoint after every step, print the step, and make it slow."""
     from diracflow.training import checkpointer
     from diracflow.training.loop import TimeLoop
 

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.training.switching_loop import SwitchingLoop
 from helpers import RECORD
 
@@ -22,20 +22,20 @@ def loop(sde, **settings):
 
 
 @pytest.mark.parametrize("left, counted", [(0.0, 0.0), (0.25, 0.5), (9.0, 1.0)])
-def test_steps_may_err_by_a_fiftieth_of_what_is_left_over(left, counted):
-    # `left` is a share of mean squares; more than all of the forcing cannot be left.
+def test_a_step_may_err_by_a_fiftieth_of_its_residual(left, counted):
+    # `left` is a fraction of the mean square of the forcing, and is cut off at one.
     made, length = loop(df.models.benes().sde, source="euler"), 0.1
     made.history = [dataclasses.replace(RECORD, forcing=2.0, fresh_residual=left)]
-    expected = max(made.share(length), 0.02 * length * 2.0 * counted)
+    expected = max(made.allowed_error(length), 0.02 * length * 2.0 * counted)
     assert made._allowed(length) == pytest.approx(expected, rel=1e-12)
 
 
-def test_detours_may_grow_with_what_the_flow_has_left_over():
+def test_the_interpolation_error_may_grow_with_the_accumulated_residual():
     made = loop(df.models.benes().sde, source="euler")
-    assert made._longest_detour() == made.budget.total
+    assert made._allowed_interpolation() == made.budget.total
     made.bound = 1.0
     # A twentieth of it is more than the budget by now.
-    assert made._longest_detour() == pytest.approx(0.05)
+    assert made._allowed_interpolation() == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("source", ["moments", "closure"])
@@ -67,12 +67,12 @@ def test_explicit_steps_keep_their_own_slopes():
     made.move(made.theta + 0.1 * one, 0.1, (one, 5 * one))
     made.move_through(made.theta + 0.2 * one, 0.1)
     np.testing.assert_array_equal(made.last[0], 5 * one)
-    # Half way between the chords, for the steps are equally long.
+    # The slope is the mean of the chords, because the steps are equally long.
     np.testing.assert_allclose(made.first[1], 1.5 * one)
 
 
 def test_the_velocity_is_compiled_without_being_run():
-    # Two programs that ran at the same time could wait for each other for ever.
+    # Two programs that run at the same time can deadlock.
     ran = []
 
     def drift(t, x):

@@ -1,4 +1,4 @@
-"""Processes that train together: wrong ways to join, signals, and a real run of two."""
+"""Training in several processes: invalid addresses, signals, and a run of two processes."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from diracflow.training.checkpoint_file import packed_state, unpacked
-from diracflow.training.multiprocess import Crew, ProcessLost, join, naming_lost_processes
+from diracflow.training.multiprocess import ProcessGroup, ProcessLost, detect_lost_processes, join
 from diracflow.training.state import State
 from helpers import RECORD
 from kept_run import learned
@@ -36,30 +36,30 @@ SCRIPT = pathlib.Path(__file__).with_name("process_member.py")
         ("here:1234", 2, -1, "between 0 and 1.*got -1"),
     ],
 )
-def test_joining_needs_all_that_others_need_to_know(coordinator, processes, process_id, match):
+def test_joining_needs_a_complete_address(coordinator, processes, process_id, match):
     with pytest.raises(ValueError, match=match):
         join(coordinator, processes, process_id)
 
 
-def test_the_launcher_knows_all_or_nothing():
+def test_an_address_and_a_launcher_exclude_each_other():
     with pytest.raises(ValueError, match="leave out `--coordinator`"):
         join("here:1234", 2, 0, automatic=True)
 
 
 def test_a_process_alone_decides_alone():
-    crew = Crew()
-    assert crew.first
-    assert crew.agree(1.0, 2.0) == (1.0, 2.0)
-    assert crew.told(lambda: b"found") == b"found"
-    crew.heed()
+    group = ProcessGroup()
+    assert group.first
+    assert group.agree(1.0, 2.0) == (1.0, 2.0)
+    assert group.broadcast(lambda: b"found") == b"found"
+    group.raise_signals()
 
 
-def test_failing_collectives_are_named():
+def test_a_failing_collective_raises_process_lost():
     said = "UNKNOWN: Gloo all-reduce: Connection reset by peer"
     match = f"has ended.*{said}.*same command"
-    with pytest.raises(ProcessLost, match=match), naming_lost_processes():
+    with pytest.raises(ProcessLost, match=match), detect_lost_processes():
         raise jax.errors.JaxRuntimeError(said)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE"), naming_lost_processes():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE"), detect_lost_processes():
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
 
 
@@ -76,7 +76,7 @@ def test_states_reach_other_processes_to_the_last_bit():
 
 
 def started(folder, *extra, processes=2):
-    """Processes of one training, which leave their paths and what they say in a folder."""
+    """Start the processes of one training; each writes its path to a folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -96,9 +96,9 @@ def test_two_processes_learn_what_one_does(tmp_path):
     assert paths[0].tobytes() == paths[1].tobytes()
     with pytest.warns(UserWarning, match="max_steps"):
         alone = learned(max_steps=3).trajectory.thetas
-    # Sums in another order, through three steps with a condition of 1e6 at most.
+    # Sums are in another order, over three steps with condition numbers of at most 1e6.
     np.testing.assert_allclose(paths[0], alone, rtol=0, atol=1e-8 * np.max(np.abs(alone)))
-    # The first of them keeps the run, and only it.
+    # Only the first process writes checkpoints.
     assert [path.suffix for path in (tmp_path / "run").glob("checkpoint-*")] != []
 
 
@@ -107,7 +107,7 @@ def test_two_processes_learn_what_one_does(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_signal_to_one_ends_all_after_a_step(number, tmp_path):
     members = started(tmp_path, "signal")
-    # The second says when it is under way.
+    # Wait until the second process has made a step.
     while (line := members[1].stderr.readline()) and "step" not in line:
         pass
     os.kill(members[1].pid, number)

@@ -5,7 +5,7 @@ from diracflow.training.status import Status
 from helpers import RECORD
 
 
-def test_plain_lines_name_what_matters():
+def test_plain_lines_contain_the_diagnostics():
     lines = []
     progress = PlainProgress(1.0, lines.append)
     progress.update(RECORD)
@@ -13,7 +13,7 @@ def test_plain_lines_name_what_matters():
         "t=0.25/1",
         "step 1 (2 rejected)",
         "residual 2.0e-04",
-        "up to 0.002",
+        "TV bound 0.002",
         "rank 120",
         "left",
     ):
@@ -41,7 +41,7 @@ def test_remaining_time_is_exact_for_even_steps_near_the_end():
     assert abs(progress._remaining(record) - 0.1) < 1e-3
 
 
-def test_nothing_is_shown_unless_asked(capsys):
+def test_nothing_is_shown_by_default(capsys):
     with progress_for(1.0, shown=False) as progress:
         progress.update(RECORD)
         progress.finish(Status.FINISHED)

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
 from diracflow.training.state import state_from
 from diracflow.training.status import Status
 from diracflow.training.switching_loop import SwitchingLoop
@@ -19,7 +19,7 @@ from diracflow.training.switching_loop import SwitchingLoop
 SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 SMALL = {"layers": 2, "hidden": 2, "bumps": 2, "samples": 64, "source": "euler"}
 # What a loop is made with, and what follows from the path.
-FIXED = {"ansatz", "starts", "settings", "key", "end", "origin", "budget", "layout", "crew"}
+FIXED = {"ansatz", "starts", "settings", "key", "end", "origin", "budget", "layout", "processes"}
 PATH = {"clock", "clocks", "theta", "thetas", "first", "last", "history", "_began"}
 
 
@@ -69,7 +69,7 @@ def test_all_that_steps_change_is_carried(monkeypatch):
     made = loop()
     step(made, 4)
     assert set(vars(made)) - FIXED - PATH - {"regularisation"} <= set(made.CARRIED)
-    assert set(vars(made.regularisation)) == {"value", "_evidence", "_lifted", "_fixed"}
+    assert set(vars(made.regularisation)) == {"value", "_evidence", "_raised", "_fixed"}
     assert len(set(made.CARRIED)) == len(made.CARRIED)
     # Compiled code may differ between a number of Python's and one of NumPy's.
     numbers = [made.clock, *(v for v in made.state().carried.values() if not np.ndim(v))]

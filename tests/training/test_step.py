@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from diracflow.galerkin.solve import NormalEquations
-from diracflow.training.budget import Budget
 from diracflow.training.explicit_step import bogacki_shampine, fisher_norm
 from diracflow.training.implicit_step import solve_stages
+from diracflow.training.loop import Budget
 
 
 class FakeVelocity(eqx.Module):
@@ -78,12 +78,12 @@ def test_implicit_steps_pass_where_explicit_ones_cannot():
     assert errors[0] < 1e-4
     # Stage order two: where the equation is stiff the error falls at least with the second power.
     assert errors[0] > 3.5 * errors[1] > 12 * errors[2]
-    # What the stages say of the middle is the solution, too.
+    # Dense output at the midpoint is accurate, too.
     assert halfway[2] < 1e-4
 
 
 def test_implicit_steps_forget_a_wrong_start():
-    # L-stable: what relaxes fast is gone after a few long steps.
+    # L-stable: fast modes vanish after a few long steps.
     assert implicit(8, q=2.0)[0] < 1e-3
 
 
@@ -93,7 +93,7 @@ def test_implicit_steps_are_of_third_order_where_nothing_is_stiff():
     assert abs(-np.polyfit(np.log(steps), np.log(errors), 1)[0] - 3) < 0.2
 
 
-def test_stages_that_do_not_converge_are_given_up():
+def test_stages_that_diverge_give_none():
     def growing(theta, clock, weight, target, guess):
         return FakeIterate(theta + 1, theta, theta, 3.0 ** float(theta[0]))
 
@@ -116,21 +116,21 @@ def test_fisher_norm_does_not_depend_on_the_parametrisation():
     np.testing.assert_allclose(other, nats, rtol=1e-9)
 
 
-def test_shares_of_the_budget_add_up_to_it():
+def test_allowed_errors_add_up_to_the_budget():
     budget, steps = Budget(0.01, 0.0), np.full(7, 1 / 7)
-    np.testing.assert_allclose(sum(map(budget.share, steps)), 0.01)
-    np.testing.assert_allclose(Budget(0.01, 0.5).share(0.0), 0.005)
-    assert Budget(0.01, np.inf).share(0.1) == 0.01
+    np.testing.assert_allclose(sum(map(budget.allowed_error, steps)), 0.01)
+    np.testing.assert_allclose(Budget(0.01, 0.5).allowed_error(0.0), 0.005)
+    assert Budget(0.01, np.inf).allowed_error(0.1) == 0.01
 
 
 @pytest.mark.parametrize("allowance", [1e-9, 1e-2, 10.0, np.inf])
-def test_next_length_meets_its_share(allowance):
-    # An error of third order, four times its share: the next length is 0.8 of the one that fits,
-    # up to the change of the exponent along the way.
+def test_next_length_meets_the_allowed_error(allowance):
+    # For an error of third order, four times the allowed one, the next length is 0.8 of the one
+    # that meets it, up to the change of the exponent.
     budget, length = Budget(1e-3, allowance), 0.1
-    error = 4 * budget.share(length)
+    error = 4 * budget.allowed_error(length)
     shorter = budget.next_length(length, error)
-    ratio = error * (shorter / length) ** 3 / budget.share(shorter)
+    ratio = error * (shorter / length) ** 3 / budget.allowed_error(shorter)
     assert 0.8**3 * 0.9 < ratio <= 1.0
 
 

@@ -1,4 +1,4 @@
-"""The command line. Nothing here imports JAX until a command runs, so `--help` is instant."""
+"""The command line. JAX is imported when a command runs, so that `--help` is fast."""
 
 from .app import main
 

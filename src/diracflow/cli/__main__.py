@@ -1,4 +1,4 @@
-"""`python -m diracflow.cli`."""
+"""Run the command line: `python -m diracflow.cli`."""
 
 from .app import main
 

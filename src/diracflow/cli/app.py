@@ -1,42 +1,40 @@
-"""Commands and their options."""
+"""The commands: a table of all of them, and the entry point.
+
+Commands that evaluate a density are written in modules of their own. The others are declared here
+and import their implementation when they run, so that `--help` does not wait for JAX.
+"""
 
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from . import use_commands
+from .bridge_command import bridge
 from .exits import Exit, exit_of, message_of
+from .filter_command import filter
+from .infer_command import infer
 from .options import (
-    Changes,
-    Checkpoint,
-    Chunk,
-    Coordinator,
-    Devices,
-    Distributed,
     Equation,
     Json,
-    Memory,
     ModelFile,
     Preset,
-    Processes,
-    ProcessId,
-    Resume,
     Seed,
-    Threads,
+    TrainingOptions,
+    expanded,
 )
-from .stopping import checked_checkpoint, leave
+from .queries import density, loglik, propagate, sample
+from .results import emit_json
+from .stopping import exit_process
 from .streams import (
-    close_pipe,
-    command,
+    discard_output,
     emit,
+    flush_output,
+    one_line_warnings,
+    only_results,
     open_streams,
     report_error,
-    settle,
-    short_warnings,
     talk,
     terminable,
 )
@@ -49,9 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-use_commands.register(app)
-
-# Written out: `--help` must not wait for JAX. A test compares them with `models.MODELS`.
+# Repeated here because `--help` must not import JAX. A test compares them with `models.MODELS`.
 BUILT_IN = (
     *("benes", "sheared", "brownian", "ornstein_uhlenbeck", "ornstein_uhlenbeck_family"),
     *("seasonal", "double_well", "double_well_chain", "van_der_pol"),
@@ -61,160 +57,92 @@ BUILT_IN = (
 )
 
 
-@app.callback()
-def _commands() -> None:
-    """Keeps `run` and its like as subcommands."""
-
-
-@app.command()
-@command
 def run(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(BUILT_IN)}.")],
+    *,
     preset: Preset = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Where to leave model, report and figures; else runs/MODEL.")
+        Path | None, typer.Option(help="Folder for model, report and figures; default runs/MODEL.")
     ] = None,
-    seed: Seed = 0,
-    starts: Annotated[int, typer.Option(help="Starts over which errors are averaged.")] = 64,
-    settings: Changes = None,
-    checkpoint: Checkpoint = None,
-    resume: Resume = False,
-    threads: Threads = None,
-    memory_limit: Memory = None,
-    devices: Devices = None,
-    chunk: Chunk = None,
-    coordinator: Coordinator = None,
-    processes: Processes = None,
-    process_id: ProcessId = None,
-    distributed: Distributed = False,
+    starts: Annotated[int, typer.Option(help="Start points over which errors are averaged.")] = 64,
+    training: TrainingOptions,
     as_json: Json = False,
 ) -> None:
-    """Learn a built-in model, check it against the exact density if known, draw the figures."""
-    changes = dict(_setting(text) for text in settings or [])
-    checked_checkpoint(checkpoint, resume)
-    _limit(threads)
-    _join(coordinator, processes, process_id, distributed)
+    """Learn a built-in model, compare it with the exact density if known, draw figures."""
+    changes = training.changes()
+    training.prepare()
     from .run_command import run_model
 
     found = run_model(
-        *(model, preset, out or Path("runs") / model, seed, starts, changes),
+        *(model, preset, out or Path("runs") / model, training.seed, starts, changes),
         quiet=as_json,
-        checkpoint=checkpoint,
-        memory_limit=memory_limit,
-        devices=devices,
-        chunk=chunk,
+        **training.resources(),
     )
-    if not found:  # another process of the same training tells
-        return
-    if as_json:
-        _emit_json(found)
-    if found["failed"]:
-        raise typer.Exit(Exit.FAILED)
+    if found:  # empty in all but the first of several processes
+        _conclude(found, as_json, failed=found["failed"])
 
 
-@app.command()
-@command
-def info(
-    model: ModelFile,
-    as_json: Json = False,
-) -> None:
-    """Say what a model file holds and how it was made."""
-    from ..density.model_file import read_header
-    from .info_command import info_text
-
-    header = read_header(model)
-    if as_json:
-        _emit_json(header)
-    else:
-        emit(info_text(header, str(model)))
-
-
-@app.command()
-@command
 def learn(
     target: Annotated[
         str, typer.Argument(help="FILE.py:NAME, a `diracflow.SDE` or a model with starts.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where to write the model.")] = Path(
+    *,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write.")] = Path(
         "model.dflow"
     ),
     starts: Annotated[
         str | None,
-        typer.Option(help='Law of the start: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
+        typer.Option(help='Law of the start point: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
     ] = None,
-    horizon: Annotated[float | None, typer.Option(help="The longest time since the start.")] = None,
+    horizon: Annotated[float | None, typer.Option(help="Longest time since the start.")] = None,
     params: Annotated[
         str | None,
-        typer.Option(help='Laws of parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
+        typer.Option(help='Laws of the parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
     ] = None,
     start_time: Annotated[
-        str | None, typer.Option(help="When the process starts: a number, or a law of it; else 0.")
+        str | None, typer.Option(help="Start time of the process: a number or a law; default 0.")
     ] = None,
     preset: Preset = "accurate",
-    seed: Seed = 0,
-    settings: Changes = None,
-    checkpoint: Checkpoint = None,
-    resume: Resume = False,
-    threads: Threads = None,
-    memory_limit: Memory = None,
-    devices: Devices = None,
-    chunk: Chunk = None,
-    coordinator: Coordinator = None,
-    processes: Processes = None,
-    process_id: ProcessId = None,
-    distributed: Distributed = False,
+    training: TrainingOptions,
     as_json: Json = False,
 ) -> None:
-    """Learn an SDE of your own."""
-    checked_checkpoint(checkpoint, resume)
-    _limit(threads)
-    _join(coordinator, processes, process_id, distributed)
+    """Learn your own SDE."""
+    training.prepare()
     from .learn_command import learn_file
 
-    changes = dict(_setting(text) for text in settings or [])
-    laws = (starts, params, start_time)
     found = learn_file(
-        *(target, out, laws, horizon, preset, seed, changes),
+        *(target, out, (starts, params, start_time), horizon, preset, training.seed),
+        training.changes(),
         quiet=as_json,
-        checkpoint=checkpoint,
-        memory_limit=memory_limit,
-        devices=devices,
-        chunk=chunk,
+        **training.resources(),
     )
-    if not found:  # another process of the same training tells
-        return
-    if as_json:
-        _emit_json(found)
-    else:
-        emit(
-            f"{found['file']}: {found['status']} up to t = {found['horizon']:g}. {found['message']}"
-        )
-    if found["failed"]:
-        raise typer.Exit(Exit.FAILED)
+    if found:  # empty in all but the first of several processes
+        text = "{file}: {status} up to t = {horizon:g}. {message}".format(**found)
+        _conclude(found, as_json, text, failed=found["failed"])
 
 
-@app.command()
-@command
 def sweep(
-    plan: Annotated[Path, typer.Argument(help="A TOML file that says what to run.")],
+    plan: Annotated[Path, typer.Argument(help="A TOML file that lists the trainings.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where to keep runs and table.")
+        Path | None, typer.Option("-o", "--out", help="Folder for the runs and the table.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on this machine.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Cores of each run [all, shared among the jobs].")
+        int | None,
+        typer.Option(min=1, help="Cores of each run; default all cores / jobs."),
     ] = None,
     backend: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of the Dask scheduler or Ray cluster [one made here].")
+        str | None,
+        typer.Option(help="Address of a Dask scheduler or Ray cluster; default a local one."),
     ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Also run again what failed.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
     only_list: Annotated[
-        bool, typer.Option("--list", help="Print the table as it stands; run nothing.")
+        bool, typer.Option("--list", help="Print the current table; run nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn many: SDEs, seeds, presets and settings of a plan, resumable, one table at the end."""
+    """Learn all combinations of SDEs, seeds, presets and settings in a plan; resumable."""
     from .sweep_command import list_runs, sweep_plan, table_text
 
     if only_list:
@@ -222,143 +150,140 @@ def sweep(
     else:
         where = (backend, address, jobs, threads)
         found = sweep_plan(plan, out, where, retry=retry, quiet=as_json)
-    if as_json:
-        _emit_json(found)
-    else:
-        emit(table_text(found))
-    if found["failed"] and not only_list:
-        raise typer.Exit(Exit.FAILED)
+    _conclude(found, as_json, table_text(found), failed=found["failed"] and not only_list)
 
 
-@app.command()
-@command
+def info(model: ModelFile, as_json: Json = False) -> None:
+    """Describe a model file: the SDE, the training and the error bounds."""
+    from ..density.model_file import read_header
+    from .info_command import info_text
+
+    header = read_header(model)
+    _conclude(header, as_json, info_text(header, str(model)))
+
+
 def check(
     model: ModelFile,
     sde: Equation = None,
     limit: Annotated[
-        float, typer.Option(help="Largest total variation to the truth that passes.")
+        float, typer.Option(help="Largest accepted bound on the total variation error.")
     ] = 0.1,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Check a model without an exact solution: certificate, half steps, simulated paths."""
+    """Check a model without an exact solution: error bound, half steps, simulated paths."""
     from .check_command import check_model, check_text
 
     found = check_model(model, sde, limit, seed)
-    if as_json:
-        _emit_json(found)
-    else:
-        emit(check_text(found))
-    if not found["passed"]:
-        raise typer.Exit(Exit.FAILED)
+    _conclude(found, as_json, check_text(found), failed=not found["passed"])
 
 
-@app.command()
-@command
 def report(
     model: ModelFile,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where to write the page.")] = Path(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path(
         "report.html"
     ),
     starts: Annotated[
-        int, typer.Option(help="Starts over which errors are averaged, if the file has none.")
+        int,
+        typer.Option(help="Start points over which errors are averaged, if the file has none."),
     ] = 16,
     sde: Equation = None,
     seed: Seed = 0,
 ) -> None:
-    """Write one HTML page: what was learned, densities, errors, certificate, training."""
+    """Write an HTML page with densities, errors, error bounds and the training history."""
     from .report_command import write_report
 
     write_report(model, sde, out, starts, seed)
     emit(f"The report is in {out}.")
 
 
+def explore(
+    model: ModelFile,
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 selects a free one.")] = 8321,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
+    sde: Equation = None,
+) -> None:
+    """Show the density in a browser, with sliders for time, start point and parameters."""
+    from .explore_command import explore_model
+
+    explore_model(model, port, browser, sde)
+
+
+for _function in (
+    *(run, learn, sweep),
+    *(info, check, report, explore),
+    *(density, sample, propagate, loglik),
+    *(bridge, filter, infer),
+):
+    app.command()(only_results(expanded(_function)))
+
+
 def main() -> None:
-    """Entry point: an error becomes one line on the standard error and an exit code."""
+    """Run the command line; an error becomes one line on the standard error and an exit code."""
     open_streams()
-    with short_warnings(), terminable():
-        code = _outcome()
-    settle()
-    leave(code)
+    with one_line_warnings(), terminable():
+        code = _run_command()
+    flush_output()
+    exit_process(code)
 
 
-# Whether Typer brings its own copy of Click or not.
+# Typer may contain its own copy of Click.
 _ClickError: Any = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
 
-def _outcome() -> int:
-    """Run the command that was typed; its exit code."""
+def _run_command() -> int:
+    """Run the command that the user typed, and return its exit code."""
     try:
         code = app(prog_name="diracflow", standalone_mode=False)
         sys.stdout.flush()
-    except SystemExit as end:  # Typer's own, where a pipe broke
-        close_pipe()
+    except SystemExit as end:  # Typer exits by itself after a broken pipe
+        discard_output()
         return end.code if end.code in (0, 2) else Exit.PIPE
     except _ClickError as error:
-        return _wrong_usage(error)
+        return _usage_error(error)
     except typer.Abort:
-        return _failed(KeyboardInterrupt())
+        return _error(KeyboardInterrupt())
     except BaseException as error:
-        return _failed(error)
+        return _error(error)
     if code == Exit.INTERRUPTED:
-        return _failed(KeyboardInterrupt())
+        return _error(KeyboardInterrupt())
     return int(code or Exit.OK)
 
 
-def _failed(error: BaseException) -> int:
+def _error(error: BaseException) -> int:
     code = exit_of(error)
     if code is Exit.PIPE:
-        close_pipe()
+        discard_output()
         return code
-    with contextlib.suppress(OSError):  # no one is there to be told
+    with contextlib.suppress(OSError):  # the standard error may be closed, too
         report_error(message_of(error), code, "--json" in sys.argv)
     return code
 
 
-def _wrong_usage(error: Any) -> int:
+def _usage_error(error: Any) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        # Rich has printed the help by now; plain Click leaves it to us.
+        # With Rich the help has been printed already; plain Click leaves it to the caller.
         if error.format_message():
             talk(error.format_message())
         return Exit.USAGE
     path = "diracflow" if context is None else context.command_path
-    said = error.format_message().rstrip(".")
-    report_error(f"{said}. Try `{path} --help`.", Exit.USAGE, "--json" in sys.argv)
+    message = error.format_message().rstrip(".")
+    report_error(f"{message}. Try `{path} --help`.", Exit.USAGE, "--json" in sys.argv)
     return Exit.USAGE
 
 
-def _emit_json(found: dict[str, Any]) -> None:
-    from .tables import as_json
-
-    emit(as_json(found))
-
-
-def _limit(threads: int | None) -> None:
-    """Obey `--threads`, before anything is computed."""
-    if threads is not None:
-        from ..training.threads import limit_threads
-
-        limit_threads(threads)
-
-
-def _join(
-    coordinator: str | None, processes: int | None, process_id: int | None, automatic: bool
+def _conclude(
+    found: dict[str, Any], as_json: bool, text: str = "", *, failed: bool = False
 ) -> None:
-    """Join the other processes, if there are any, before anything is computed."""
-    if automatic or (coordinator, processes, process_id) != (None, None, None):
-        from ..training.multiprocess import join
-
-        join(coordinator, processes, process_id, automatic=automatic)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ValueError(f"`--set` takes name=value; got {text!r}.")
-    try:
-        return name.strip(), json.loads(value)
-    except json.JSONDecodeError:
-        return name.strip(), value.strip()
+    """Print the result of a command as JSON or as text, and exit with an error if it failed."""
+    if as_json:
+        emit_json(found)
+    elif text:
+        emit(text)
+    if failed:
+        raise typer.Exit(Exit.FAILED)

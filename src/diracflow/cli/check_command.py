@@ -1,4 +1,4 @@
-"""`diracflow check`: what can be said of a model without an exact solution."""
+"""`diracflow check`: tests of a model that need no exact solution."""
 
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,20 @@ from ..evaluate.consistency import chapman_kolmogorov
 from ..evaluate.simulation import agreement_with_paths
 from .inputs import load_model
 
-# Shares of the horizon at which a model is checked.
+# Times at which a model is checked, as fractions of the horizon.
 _SHARES = (0.1, 0.4, 1.0)
-# What passes as noise: correct models exceed it once in some thousand checks.
+# Largest z-score that passes: a correct model exceeds it once in several thousand checks.
 _Z = 4.0
-# Relative difference of densities that two half steps may show beyond noise.
+# Largest relative difference of densities between two half steps and one step, beyond noise.
 _DISCREPANCY = 0.05
 
 
 def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[str, Any]:
-    """Everything `diracflow check` finds, with a verdict."""
+    """Return all test results of `diracflow check`, and whether the model passed."""
     if not 0 < limit <= 1:
-        raise ValueError(f"`--limit` must lie in (0, 1], a total variation; got {limit:g}.")
+        raise ValueError(
+            f"`--limit` is a total variation distance and must lie in (0, 1]; got {limit:g}."
+        )
     density = load_model(path, sde)
     times = density.horizon * np.array(_SHARES)
     starts = landmarks(density.scope.law)
@@ -42,7 +44,7 @@ def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[st
 
 
 def check_text(report: dict[str, Any]) -> str:
-    """The findings as a table."""
+    """Return the test results as a table."""
     head = "       t  start   TV at most   (s.e.)   half steps   (s.e.)   mean z  cov. z  energy z"
     lines = [
         f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:9.1e}  {row['bound_stderr']:7.0e}"
@@ -55,9 +57,9 @@ def check_text(report: dict[str, Any]) -> str:
         [
             head,
             *lines,
-            "TV: bound on the distance to the truth. Half steps: relative difference between two",
-            "steps of t/2 and one of t (of one leg, where time is composed of several). z: against",
-            "Euler-Maruyama paths, in standard errors.",
+            "TV: bound on the total variation distance to the true density. Half steps: relative",
+            "difference between two steps of t/2 and one step of t (within one subinterval). z:",
+            "difference from Euler-Maruyama paths, in standard errors.",
             f"Check {verdict}: TV at most {report['limit']:g}, half steps within "
             f"{_DISCREPANCY:g}, every z below {_Z:g}.",
         ]
@@ -68,16 +70,16 @@ def _row(
     density: TransitionDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
 ) -> dict[str, Any]:
     bound_key, half_key, path_key = jr.split(key, 3)
-    x0, given = split(density, g)
-    bound = density.certificate(bound_key, t, x0, **given)
-    paths = agreement_with_paths(density, path_key, t, x0, **given)
+    x0, conditioning = split(density, g)
+    bound = density.certificate(bound_key, t, x0, **conditioning)
+    paths = agreement_with_paths(density, path_key, t, x0, **conditioning)
     row = {
         "t": t,
         "start": name,
         **described(density, g),
         "bound": float(bound.bound),
         "bound_stderr": float(bound.stderr),
-        **_half_steps(density, half_key, t, x0, given),
+        **_half_steps(density, half_key, t, x0, conditioning),
         "mean_z": paths.mean_z,
         "covariance_z": paths.covariance_z,
         "energy_z": paths.energy_z,
@@ -94,13 +96,13 @@ def _row(
 
 
 def _half_steps(
-    density: TransitionDensity, key: Any, t: float, x0: np.ndarray, given: dict[str, Any]
+    density: TransitionDensity, key: Any, t: float, x0: np.ndarray, conditioning: dict[str, Any]
 ) -> dict[str, Any]:
     unknown = {"half_steps": None, "half_steps_stderr": None, "excess": None}
     try:
-        # Longer times are composed of half steps and such: what they are composed of is tested.
-        found = chapman_kolmogorov(density, key, min(t, density.reach), x0, **given)
-    except ValueError as error:  # coefficients depend on time, or half way is too late
+        # Longer times are composed of steps up to `reach`, so those steps are tested.
+        found = chapman_kolmogorov(density, key, min(t, density.reach), x0, **conditioning)
+    except ValueError as error:  # coefficients depend on time, or t/2 is out of range
         return {**unknown, "why": str(error)}
     spread = float(np.sqrt(found.stderr))
     excess = found.squared - _Z * found.stderr

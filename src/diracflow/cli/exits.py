@@ -1,6 +1,6 @@
-"""How a command ends: exit codes, and the one line that is said of an error.
+"""Exit codes, and the one-line message of an error.
 
-The page `docs/statuses.md` lists them with causes and remedies.
+The page `docs/statuses.md` lists the codes with causes and remedies.
 """
 
 import enum
@@ -11,34 +11,34 @@ class Exit(enum.IntEnum):
     """Exit codes of every command."""
 
     OK = 0
-    FAILED = 1  # a check did not pass, or numerics ended the computation
-    USAGE = 2  # arguments, files or settings that make no sense
-    SYSTEM = 3  # the machine refused: permissions, space, memory
+    FAILED = 1  # a check did not pass, or the computation failed numerically
+    USAGE = 2  # invalid arguments, files or settings
+    SYSTEM = 3  # missing permission, disk space or memory
     LOST = 4  # another process of the same training has ended
-    BUG = 70  # an error of diracflow's own
+    BUG = 70  # an internal error
     INTERRUPTED = 130  # Ctrl-C, SIGINT
-    PIPE = 141  # whoever read the output stopped
+    PIPE = 141  # the reader closed the pipe
     TERMINATED = 143  # SIGTERM
 
 
 class Terminated(BaseException):
-    """The process was asked to end."""
+    """The process received SIGTERM."""
 
 
 class Stopped(Exception):
-    """A signal ended a command; the message is for the user, the code for the shell."""
+    """A signal or a lost process ended a command; `code` is its exit code."""
 
     def __init__(self, message: str, code: Exit):
         super().__init__(message)
         self.code = code
 
 
-# A path that is not what the user takes it for is the user's to mend; other refusals are not.
+# The user can correct a wrong path; other operating-system errors are the machine's.
 _WRONG_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 def exit_of(error: BaseException) -> Exit:
-    """The exit code that an error leads to."""
+    """Return the exit code for an error."""
     if isinstance(error, Stopped):
         return error.code
     kinds: list[tuple[tuple[type[BaseException], ...], Exit]] = [
@@ -51,12 +51,12 @@ def exit_of(error: BaseException) -> Exit:
         ((RuntimeError, FloatingPointError), Exit.FAILED),
     ]
     code = next((code for types, code in kinds if isinstance(error, types)), Exit.BUG)
-    # JAX reports exhausted memory as an error of the computation.
+    # JAX raises a `RuntimeError` when memory is exhausted.
     return Exit.SYSTEM if code is Exit.FAILED and "RESOURCE_EXHAUSTED" in str(error) else code
 
 
 def message_of(error: BaseException) -> str:
-    """What to say of an error."""
+    """Return the message to print for an error."""
     if isinstance(error, KeyboardInterrupt):
         return "Interrupted."
     if isinstance(error, Terminated):
@@ -64,10 +64,10 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"Out of memory. {error}".strip()
     if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
-        return "Pictures need matplotlib: `pip install 'diracflow[view]'`."
+        return "Figures need matplotlib: `pip install 'diracflow[view]'`."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if exit_of(error) is Exit.BUG:
         lines = "".join(traceback.format_exception(error))
-        return f"{lines}This is an error of diracflow's own; please report the lines above."
+        return f"{lines}This is a bug in diracflow; please report the lines above."
     return str(error) or type(error).__name__

@@ -1,64 +1,70 @@
-"""`diracflow filter`: the hidden state behind noisy observations of some components."""
+"""`diracflow filter`: the hidden state, from noisy observations of some of its components.
 
-from pathlib import Path
-from typing import Any
+JAX is imported when the command runs, so that `--help` does not wait for it.
+"""
 
-import jax.numpy as jnp
-import jax.random as jr
+from typing import TYPE_CHECKING, Annotated
+
 import numpy as np
-from jax.scipy.stats import norm
-from jaxtyping import Array
+import typer
 
-from ..uses.filtering import Filtered, filter
-from ..uses.particles import Observe
-from .inputs import load_model
-from .observed_series import read_series
-from .output_paths import require_figure
+from .data_files import read_series
+from .options import Data, Figure, QueryOptions, Seed, TableOptions
+from .results import emit_json, require_figure, state_columns, write_table
 from .streams import emit
-from .tables import as_json, require_kind, state_columns, write_table
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float  # `Array` imports JAX
+
+    from ..uses.filtering import Filtered
+    from ..uses.particles import Observe
 
 
-def print_filter(
-    model: Path,
-    data: Path,
-    noise: float,
-    components: str | None,
-    particles: int,
-    seed: int,
-    given: dict[str, Any],
-    out: Path | None,
-    figure: Path | None,
-    sde: str | None,
-    json: bool,
+def filter(  # the standard term
+    query: QueryOptions,
+    data: Data,
+    noise: Annotated[float, typer.Option(help="Standard deviation of the observation noise.")],
+    *,
+    components: Annotated[
+        str | None, typer.Option(help="Observed components, such as 1,3; default the first ones.")
+    ] = None,
+    particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
+    seed: Seed = 0,
+    figure: Figure = None,
+    table: TableOptions,
 ) -> None:
-    """Means and quantiles at the times of the file `data`."""
-    require_kind(out)
-    require_figure(figure)
-    density = load_model(model, sde)
-    times, observations = read_series(data)
-    seen = _components(components, observations.shape[1], density.dim)
-    observe = _gaussian(noise, seen)
-    found = filter(
-        *(jr.key(seed), density, times, observations, observe, particles),
-        params=given["params"],
-        start=given["start_time"],
-    )
-    if out is not None:
-        write_table(out, _columns(found), _arrays(found))
-    if figure is not None:
-        from ..view import filter_bands  # needs matplotlib
+    """Estimate the hidden state from observations with Gaussian noise."""
+    import jax.random as jr
 
-        shown = np.full((len(times), density.dim), np.nan)
-        shown[:, seen] = observations
+    from ..uses import filtering
+
+    table.check()
+    require_figure(figure)
+    conditioning, model = query.conditioning(), query.load()
+    times, observations = read_series(data)
+    observed = _components(components, observations.shape[1], model.dim)
+    observe = _gaussian_likelihood(noise, observed)
+    found = filtering.filter(
+        *(jr.key(seed), model, times, observations, observe, particles),
+        params=conditioning["params"],
+        start=conditioning["start_time"],
+    )
+    if table.out is not None:
+        write_table(table.out, _columns(found), _arrays(found))
+    if figure is not None:
+        from ..view import filter_bands
+
+        shown = np.full((len(times), model.dim), np.nan)
+        shown[:, observed] = observations
         filter_bands(found, shown).savefig(figure)
-    if json:
-        emit(as_json({"log_evidence": found.log_evidence, **_arrays(found)}))
+    if table.as_json:
+        emit_json({"log_evidence": found.log_evidence, **_arrays(found)})
     else:
         emit(f"log-evidence {found.log_evidence:.6g}")
 
 
 def _components(text: str | None, count: int, dim: int) -> list[int]:
-    """Indices of the observed components, counted from one by the user."""
+    """Return the indices of the observed components; the user counts from one."""
     if text is None:
         chosen = list(range(1, count + 1))
     else:
@@ -68,30 +74,33 @@ def _components(text: str | None, count: int, dim: int) -> list[int]:
             raise ValueError(f"`--components` takes numbers such as 1,3; got {text!r}.") from None
     if len(chosen) != count or not all(1 <= c <= dim for c in chosen):
         raise ValueError(
-            f"Each of the {count} columns beside the time needs a component between 1 and {dim}; "
-            f"got {chosen}. Name them with `--components`."
+            f"The data have {count} columns after the time. Give a component between 1 and {dim} "
+            f"for each of them with `--components`; got {chosen}."
         )
     return [c - 1 for c in chosen]
 
 
-def _gaussian(noise: float, seen: list[int]) -> Observe:
+def _gaussian_likelihood(noise: float, observed: list[int]) -> "Observe":
+    import jax.numpy as jnp
+    from jax.scipy.stats import norm
+
     if not 0 < noise < np.inf:
         raise ValueError(f"`--noise` must be a positive standard deviation; got {noise:g}.")
 
-    def observe(x: Array, y: Array) -> Array:
-        gaps = (y - x[np.array(seen)]) / noise
-        # A component that is missing says nothing.
+    def observe(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, '']":
+        gaps = (y - x[np.array(observed)]) / noise
+        # A missing component contributes nothing to the likelihood.
         return jnp.sum(jnp.where(jnp.isnan(gaps), 0.0, norm.logpdf(gaps) - jnp.log(noise)))
 
     return observe
 
 
-def _arrays(found: Filtered) -> dict[str, np.ndarray]:
+def _arrays(found: "Filtered") -> dict[str, np.ndarray]:
     names = ("times", "means", "variances", "levels", "quantiles", "effective_shares", "outside")
     return {name: np.asarray(getattr(found, name)) for name in names}
 
 
-def _columns(found: Filtered) -> dict[str, np.ndarray]:
+def _columns(found: "Filtered") -> dict[str, np.ndarray]:
     columns = {"time": np.asarray(found.times)}
     for name, table in {"mean": found.means, "variance": found.variances}.items():
         columns |= {f"{name}_{c}": v for c, v in state_columns(np.asarray(table)).items()}

@@ -1,4 +1,4 @@
-"""A model file in words."""
+"""`diracflow info`: a description of a model file."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ..density.formatting import ends_in_words, in_words, residuals_in_words
 
 
 def info_text(header: dict[str, Any], path: str) -> str:
-    """What `diracflow info` prints."""
+    """Return the description of a model file from its header."""
     sde, history, settings = header["sde"], header["history"], header["settings"]
     lines = {
         "file": path,
@@ -20,22 +20,34 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "source": _source(header),
         "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
-        "fresh residual": residuals_in_words([record["fresh_residual"] for record in history]),
+        "held-out residual": residuals_in_words([record["fresh_residual"] for record in history]),
         "key": str(header["key"]),
         "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
     }
     width = max(map(len, lines))
-    words = [f"{name:<{width}}  {value}" for name, value in lines.items()]
-    return "\n".join([*words, *_text(sde["text"]), *_certificate(header), *_errors(header)])
+    table = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    return "\n".join([*table, *_code(sde["text"]), *_certificate(header), *_errors(header)])
+
+
+def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the error bounds of a certificate as lines of text."""
+    return [
+        "Upper bounds on the total variation distance to the true density (standard error):",
+        *(
+            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
+            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
+            for row in rows
+        ),
+    ]
 
 
 def _equation(sde: dict[str, Any]) -> str:
-    name = "user's own" if sde["model"] is None else f"built-in model {sde['model']}"
+    name = "user-defined" if sde["model"] is None else f"built-in model {sde['model']}"
     return f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns"
 
 
 def _domain(header: dict[str, Any]) -> dict[str, str]:
-    """Where the state lives, and what Feller's test said; nothing where it ranges over all."""
+    """Return the domain and the result of Feller's test, or nothing for an unbounded domain."""
     if all(part["domain"] == "Real" for part in header["sde"]["domain"]):
         return {}
     lines = {"domain": " x ".join(in_words(part) for part in header["maps"])}
@@ -47,23 +59,15 @@ def _source(header: dict[str, Any]) -> str:
     return header["settings"]["source"] + (f": {why}" if why else "")
 
 
-def _text(text: dict[str, str]) -> list[str]:
+def _code(text: dict[str, str]) -> list[str]:
     return [line for name, code in text.items() for line in ("", f"{name}:", code)]
 
 
 def _certificate(header: dict[str, Any]) -> list[str]:
     rows = header["certificate"]
     if not rows:
-        return ["", "No certificate was computed; `diracflow check` does."]
-    return [
-        "",
-        "Total variation to the true density is at most (standard error):",
-        *(
-            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
-            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
-            for row in rows
-        ),
-    ]
+        return ["", "No error bound was computed; `diracflow check` computes one."]
+    return ["", *bound_lines(rows)]
 
 
 def _errors(header: dict[str, Any]) -> list[str]:
@@ -72,7 +76,7 @@ def _errors(header: dict[str, Any]) -> list[str]:
         return []
     return [
         "",
-        "Against the exact density, means over starts: relative squared L2, total variation",
+        "Errors against the exact density, means over starts: relative squared L2, total variation",
         *(
             f"  t = {row['t']:<9.3g} {row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
             for row in rows
@@ -87,7 +91,7 @@ def _start_time(header: dict[str, Any]) -> str:
 
 def _horizon(header: dict[str, Any]) -> str:
     legs, horizon = header["settings"]["legs"], header["horizon"]
-    divided = f", in {legs} legs of {horizon / legs:g}" if legs > 1 else ""
+    divided = f", in {legs} subintervals of {horizon / legs:g}" if legs > 1 else ""
     if header["status"] == "FINISHED":
         return f"{horizon:g}, reached{divided}"
-    return f"{horizon:g} of {header['asked_horizon']:g} asked for ({header['status']}){divided}"
+    return f"{horizon:g} of {header['asked_horizon']:g} requested ({header['status']}){divided}"

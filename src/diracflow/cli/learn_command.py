@@ -1,4 +1,4 @@
-"""`diracflow learn`: learn an SDE of the user's own."""
+"""`diracflow learn`: learn the density of a user's SDE."""
 
 import time
 from pathlib import Path
@@ -6,14 +6,15 @@ from typing import Any
 
 import jax.random as jr
 
+from ..density.learned import TransitionDensity
 from ..learning import TrainingFailed, learn
 from ..models.catalogue import Model
+from ..models.user_file import named_object
 from ..planning.settings import settings_for
-from ..sde.laws import AbstractLaw
-from .output_paths import require_target
-from .preparation import prepare_jax
-from .stopping import left_to_the_first, stoppable
-from .user_problem import named_object, read_law, read_laws, read_number_or_law
+from ..sde.sde import SDE
+from .inputs import parse_law, parse_laws, parse_number_or_law, prepare_jax
+from .results import require_writable
+from .stopping import leave_process_group, stoppable
 
 
 def learn_file(
@@ -27,35 +28,34 @@ def learn_file(
     *,
     quiet: bool,
     checkpoint: Path | None = None,
-    memory_limit: float | None = None,
-    devices: int | None = None,
-    chunk: int | None = None,
+    **resources: Any,
 ) -> dict[str, Any]:
-    """Everything `diracflow learn` does; returns what it says, or nothing if another process does.
+    """Learn a density, write it to a file, and return a summary.
 
-    `laws` are those of starts, of parameters and of the start time; `checkpoint` is the directory
-    that keeps the training.
+    Only the first of several processes writes the file; the others return an empty dictionary.
+
+    **Arguments:**
+
+    - `target`: FILE.py:NAME of an SDE or a `Model`.
+    - `out`: the model file. A failed training is written to `partial-NAME` in the same folder.
+    - `laws`: JSON descriptions of the laws of start point, parameters and start time.
+    - `horizon`: the longest time since the start; `None` takes that of a `Model`.
+    - `preset`, `seed`, `changes`: the preset, its changed settings, and the seed of the key.
+    - `quiet`: show no progress.
+    - `checkpoint`, `resources`: further arguments of `diracflow.learn`.
     """
-    require_target(out)
+    require_writable(out, make_folders=True)
     prepare_jax()
-    settings_for(preset, **changes)  # mistakes are found before anything is computed
-    found = named_object(target)
-    sde = found.sde if isinstance(found, Model) else found
-    law, until = _law(found, laws[0]), _horizon(found, horizon)
-    out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before training
+    settings_for(preset, **changes)  # raises an error before anything is computed
+    problem = _problem(named_object(target), laws, horizon)
+    out.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    settings: dict[str, Any] = {"preset": preset, "progress": not quiet}
-    settings |= {"memory_limit": memory_limit, "devices": devices, "chunk": chunk}
-    settings |= {**changes, **_others(found, *laws[1:])}
-    try:
-        with stoppable(checkpoint):
-            density = learn(sde, law, until, key=jr.key(seed), checkpoint=checkpoint, **settings)
-    except TrainingFailed as failure:
-        density = failure.density
-        # It must not take the place of an earlier model.
-        out = out.with_name(f"partial-{out.name}")
-    if not left_to_the_first():
+    options = {"preset": preset, "progress": not quiet, **resources, **changes}
+    density = learned(problem, seed, checkpoint, **options)
+    if density is None:
         return {}
+    if density.status.failed:  # it must not replace an earlier model
+        out = out.with_name(f"partial-{out.name}")
     density.save(out)
     return {
         "file": str(out),
@@ -68,31 +68,52 @@ def learn_file(
     }
 
 
-def _law(found: Any, starts: str | None) -> AbstractLaw:
-    if starts is None:
-        if isinstance(found, Model):
-            return found.starts
+def learned(
+    problem: dict[str, Any], seed: int, checkpoint: Path | None, **options: Any
+) -> TransitionDensity | None:
+    """Learn a density, which a failed training leaves incomplete.
+
+    Return `None` in all but the first of several processes.
+
+    **Arguments:**
+
+    - `problem`: SDE, laws and horizon, as arguments of `diracflow.learn`.
+    - `seed`: seed of the key.
+    - `checkpoint`, `options`: further arguments of `diracflow.learn`.
+    """
+    try:
+        with stoppable(checkpoint):
+            density = learn(**problem, key=jr.key(seed), checkpoint=checkpoint, **options)
+    except TrainingFailed as failure:
+        density = failure.density
+    return density if leave_process_group() else None
+
+
+def problem_of(found: Model) -> dict[str, Any]:
+    """Return SDE, laws and horizon of a model as arguments of `learn`."""
+    names = ("sde", "starts", "horizon", "params", "start_time")
+    return {name: getattr(found, name) for name in names}
+
+
+def _problem(
+    found: SDE | Model, laws: tuple[str | None, str | None, str | None], horizon: float | None
+) -> dict[str, Any]:
+    """Return SDE, laws and horizon as arguments of `learn`; options replace those of a `Model`."""
+    starts, params, start_time = laws
+    problem: dict[str, Any] = problem_of(found) if isinstance(found, Model) else {"sde": found}
+    if starts is not None:
+        problem["starts"] = parse_law(starts)
+    if horizon is not None:
+        problem["horizon"] = horizon
+    if params is not None:
+        problem["params"] = parse_laws("--params", params)
+    if start_time is not None:
+        problem["start_time"] = parse_number_or_law(start_time)
+    if "starts" not in problem:
         raise ValueError(
             "An SDE needs `--starts`, the law of its start points, such as "
             """'{"law": "Normal", "mean": 0, "std": 1}'."""
         )
-    return read_law(starts)
-
-
-def _others(found: Any, params: str | None, start_time: str | None) -> dict[str, Any]:
-    """Parameters and start time of a model, unless others are given."""
-    own = isinstance(found, Model)
-    chosen: dict[str, Any] = {"params": found.params, "start_time": found.start_time} if own else {}
-    if params is not None:
-        chosen["params"] = read_laws("--params", params)
-    if start_time is not None:
-        chosen["start_time"] = read_number_or_law(start_time)
-    return chosen
-
-
-def _horizon(found: Any, horizon: float | None) -> float:
-    if horizon is not None:
-        return horizon
-    if isinstance(found, Model):
-        return found.horizon
-    raise ValueError("An SDE needs `--horizon`, the longest time since the start.")
+    if "horizon" not in problem:
+        raise ValueError("An SDE needs `--horizon`, the longest time since the start.")
+    return problem

@@ -1,68 +1,195 @@
-"""Options that several commands share."""
+"""Options that several commands share, and dataclasses for those that belong together.
 
+Help texts contain no square brackets, because Rich would read them as markup.
+
+A command takes such a dataclass as a parameter; `expanded` shows its fields to Typer.
+"""
+
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+
+from .results import emit_json, require_table, write_table
+
+if TYPE_CHECKING:
+    from ..density.learned import TransitionDensity
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON only.")]
 ModelFile = Annotated[Path, typer.Argument(help="A model file, such as runs/benes/model.dflow.")]
 Time = Annotated[float, typer.Option("--t", help="Time since the start.")]
-Start = Annotated[str, typer.Option("--x0", help="The start: numbers divided by commas.")]
+Start = Annotated[str, typer.Option("--x0", help="Start point: comma-separated numbers.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random keys.")]
+Count = Annotated[int, typer.Option("--count", "-n", help="Number of draws.")]
 Data = Annotated[
     Path, typer.Argument(help="Times and values: columns of a .csv, or times, states of an .npz.")
 ]
-Figure = Annotated[Path | None, typer.Option(help="Draw it: a .png, .pdf, ...")]
-Table = Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or .npz file.")]
+Figure = Annotated[Path | None, typer.Option(help="Write a figure: .png, .pdf, ...")]
+Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
 Equation = Annotated[
     str | None, typer.Option("--sde", help="FILE.py:NAME, for models of your own SDEs.")
-]
-Single = Annotated[
-    bool, typer.Option("--float32", help="Evaluate in float32: faster, some digits fewer.")
 ]
 Params = Annotated[
     str | None, typer.Option("--params", help="Parameters of the SDE: '{\"rate\": 1.5, ...}'.")
 ]
-Began = Annotated[
-    float | None,
-    typer.Option("--start-time", help="When the process starts, for models that depend on it."),
+Float32 = Annotated[
+    bool, typer.Option("--float32", help="Compute in float32: faster, but less accurate.")
 ]
-Threads = Annotated[
-    int | None, typer.Option(help="Cores to compute on, at most; else all that are allowed.")
-]
-Memory = Annotated[
-    float | None,
-    typer.Option("--memory-limit", help="Refuse to take more gigabytes; else all that there are."),
-]
-Devices = Annotated[
-    int | None, typer.Option(help="Devices of JAX to divide the points over [all].")
-]
-Chunk = Annotated[
-    int | None,
-    typer.Option(help="Rows that a device holds at once [all, if memory allows]."),
-]
-Coordinator = Annotated[
-    str | None, typer.Option(help="HOST:PORT of the process number 0, if there are several.")
-]
-Processes = Annotated[int | None, typer.Option(help="How many processes there are.")]
-ProcessId = Annotated[int | None, typer.Option(help="Which of them this is, from 0 on.")]
-Distributed = Annotated[
-    bool,
-    typer.Option("--distributed", help="Be one of several processes; the launcher says which."),
-]
-Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(help="Keep the training in this directory; the same command goes on from there."),
-]
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume", help="Refuse to start afresh if `--checkpoint` has nothing to resume."
-    ),
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
-]
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryOptions:
+    """A model file and the values on which its density is conditioned."""
+
+    model: ModelFile
+    params: Params = None
+    start_time: Annotated[
+        float | None, typer.Option(help="Start time, for models that depend on it.")
+    ] = None
+    sde: Equation = None
+
+    def load(self) -> "TransitionDensity":
+        """Return the density in the model file."""
+        from .inputs import load_model
+
+        return load_model(self.model, self.sde)
+
+    def conditioning(self) -> dict[str, Any]:
+        """Return parameters and start time as keywords of a query."""
+        from .inputs import parse_params
+
+        return {"params": parse_params(self.params), "start_time": self.start_time}
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions:
+    """Output of a table: a file, CSV on the standard output, or JSON."""
+
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a .csv or .npz file.")] = (
+        None
+    )
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Raise an error if the file cannot be written; called before the computation."""
+        require_table(self.out)
+
+    def write(
+        self,
+        columns: Mapping[str, np.ndarray],
+        arrays: Mapping[str, np.ndarray],
+        **scalars: float,
+    ) -> None:
+        """Write `columns` as CSV, or `arrays` as NPZ or JSON; JSON also holds `scalars`."""
+        if self.out is not None or not self.as_json:
+            write_table(self.out, columns, arrays)
+        if self.as_json:
+            emit_json({**scalars, **arrays})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions:
+    """Seed, settings, checkpoints and resources of a training."""
+
+    seed: Seed = 0
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Save checkpoints in this directory; the same command resumes there."),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Fail if `--checkpoint` holds no training to resume.")
+    ] = False
+    threads: Annotated[
+        int | None, typer.Option(help="Largest number of cores to use; default all.")
+    ] = None
+    memory_limit: Annotated[
+        float | None, typer.Option(help="Largest memory to use, in gigabytes; default all.")
+    ] = None
+    devices: Annotated[
+        int | None,
+        typer.Option(help="Number of JAX devices to divide the points over; default all."),
+    ] = None
+    chunk: Annotated[
+        int | None,
+        typer.Option(help="Rows that a device holds at once; default all, if memory allows."),
+    ] = None
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of process 0, to train in several processes.")
+    ] = None
+    processes: Annotated[int | None, typer.Option(help="Number of processes.")] = None
+    process_id: Annotated[int | None, typer.Option(help="Index of this process, from 0.")] = None
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed", help="Train in several processes; the launcher supplies the addresses."
+        ),
+    ] = False
+
+    def prepare(self) -> None:
+        """Check the checkpoint, limit the threads and join other processes, before JAX starts."""
+        from .stopping import require_checkpoint
+
+        require_checkpoint(self.checkpoint, self.resume)
+        if self.threads is not None:
+            from ..training.threads import limit_threads
+
+            limit_threads(self.threads)
+        address = (self.coordinator, self.processes, self.process_id)
+        if self.distributed or address != (None, None, None):
+            from ..training.multiprocess import join
+
+            join(*address, automatic=self.distributed)
+
+    def changes(self) -> dict[str, Any]:
+        """Return the settings that replace those of the preset."""
+        return dict(_setting(text) for text in self.settings or [])
+
+    def resources(self) -> dict[str, Any]:
+        """Return checkpoint and resources as keywords of `learn`."""
+        names = ("checkpoint", "memory_limit", "devices", "chunk")
+        return {name: getattr(self, name) for name in names}
+
+
+def expanded(function: Callable[..., None]) -> Callable[..., None]:
+    """Return `function` with each dataclass parameter replaced by the fields of the dataclass."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if dataclasses.is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            parameters += inspect.signature(groups[name]).parameters.values()
+        else:
+            parameters.append(parameter)
+
+    @functools.wraps(function)
+    def call(**values: Any) -> None:
+        for name, group in groups.items():
+            fields = {field.name: values.pop(field.name) for field in dataclasses.fields(group)}
+            values[name] = group(**fields)
+        function(**values)
+
+    # Keyword-only parameters may follow others that have defaults.
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in keywords}
+    return call
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"`--set` takes name=value; got {text!r}.")
+    try:
+        return name.strip(), json.loads(value)
+    except json.JSONDecodeError:
+        return name.strip(), value.strip()

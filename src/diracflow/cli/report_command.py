@@ -1,4 +1,4 @@
-"""`diracflow report`: a page about a model file."""
+"""`diracflow report`: an HTML page about a model file."""
 
 from pathlib import Path
 
@@ -9,23 +9,24 @@ from ..density.summary import certificate_table
 from ..evaluate.study import study
 from ..transition.transition_density import AbstractTransitionDensity
 from .inputs import load_with_exact
+from .results import require_writable
 
 
 def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int) -> None:
-    """Write the page; certificate and errors are computed where the file has none."""
+    """Write the page; error bounds and errors are computed if the file has none."""
     if starts < 1:
         raise ValueError(f"`--starts` must be at least 1; got {starts}.")
-    if not out.parent.is_dir():
-        raise ValueError(f"There is no folder {out.parent} to write {out.name} into.")
+    require_writable(out)
     density, exact = load_with_exact(path, sde)
     from .. import view
 
-    view.report(_judged(density, exact, starts, seed), exact, file=str(path), path=out)
+    view.report(_evaluated(density, exact, starts, seed), exact, file=str(path), path=out)
 
 
-def _judged(
+def _evaluated(
     density: TransitionDensity, exact: AbstractTransitionDensity | None, starts: int, seed: int
 ) -> TransitionDensity:
+    """Return the density with its error bounds, and its errors if the exact density is known."""
     if density.horizon <= 0:
         return density
     if not density.facts.certificate:

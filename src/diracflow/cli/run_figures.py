@@ -1,4 +1,4 @@
-"""The figures that `diracflow run` leaves beside a model: the paper's, where they apply."""
+"""The figures of `diracflow run`: those of the paper where they apply."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,15 +23,15 @@ Makers = dict[str, Callable[[], Figure]]
 def draw_figures(
     density: TransitionDensity, problem: Model, result: Study | None, out: Path
 ) -> list[str]:
-    """Write the figures that fit the model into `out`; returns their names."""
+    """Write the figures that apply to the model into the folder `out`, and return their names."""
     makers: Makers = {"training.png": lambda: view.training_history(density)}
     if result is not None:
         makers["error.png"] = lambda: view.error_over_time(result)
     if density.horizon > 0:
         makers |= _over_time(density, problem.exact)
-    # These show one density for each start.
-    alone = not density.params and density.start_time is not None and density.horizon > 0
-    if alone and problem.exact is not None and density.dim > 1:
+    # The comparisons show one density for each start.
+    comparable = not density.params and density.start_time is not None and density.horizon > 0
+    if comparable and problem.exact is not None and density.dim > 1:
         makers |= _compared(density, problem.exact, problem.name == "benes")
     for name, make in makers.items():
         make().savefig(out / name)
@@ -39,18 +39,18 @@ def draw_figures(
 
 
 def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | None) -> Makers:
-    """From the centre of all that is given, at three times."""
-    x0, given = split(density, landmarks(density.scope.law)["centre"])
+    """Return figures of the density at three times, from the centre of the training law."""
+    x0, conditioning = split(density, landmarks(density.scope.law)["centre"])
     times = [share * density.horizon for share in SHARES]
     if density.dim == 1:
-        return {"density.png": lambda: view.lines(density, exact, times, x0, **given)}
+        return {"density.png": lambda: view.lines(density, exact, times, x0, **conditioning)}
     if density.dim == 2:
-        return {"density.png": lambda: view.planes(density, times, x0, **given)}
-    return {"density.png": lambda: view.spread(density, x0, **given)}
+        return {"density.png": lambda: view.planes(density, times, x0, **conditioning)}
+    return {"density.png": lambda: view.spread(density, x0, **conditioning)}
 
 
 def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, paper: bool) -> Makers:
-    """Beside the exact density at the horizon."""
+    """Return figures that compare the density with the exact one at the horizon."""
     end, centre = density.horizon, np.zeros(density.dim)
     if density.dim > 2:
         return {"section.png": lambda: view.section(density, exact, end, centre)}
@@ -69,16 +69,16 @@ def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, pape
 def mixture_figure(
     density: TransitionDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
 ) -> Figure:
-    """The paper's start from a mixture of two Gaussians, by Green's identity with `count` draws."""
+    """Return the paper's figure of a Gaussian mixture as initial law, propagated by its draws."""
     draws = mixture_draws(count)
     learned, true = propagate(density, draws, t), propagate(exact, draws, t)
     cloud = np.asarray(true.sample(jr.key(2), (2000,)))
     row = (f"mixture start, $t={t:g}$", box_around(cloud), true.prob, learned.prob)
-    return view.comparison([row], grid=81)  # every pixel is a mean over all draws
+    return view.comparison([row], grid=81)  # each pixel averages over all draws
 
 
 def mixture_draws(count: int) -> np.ndarray:
-    r"""Draws of $\tfrac14 N((1,1), 0.1^2) + \tfrac34 N((-\tfrac34,-\tfrac34), 0.5^2)$."""
+    r"""Return draws of $\tfrac14 N((1,1), 0.1^2) + \tfrac34 N((-\tfrac34,-\tfrac34), 0.5^2)$."""
     rng = np.random.default_rng(0)
     near = rng.random(count) < 0.25
     noise = rng.normal(size=(count, 2))

@@ -1,4 +1,4 @@
-"""Trainings that are stopped by a signal, and resumed by the same command."""
+"""Training commands that a signal stops, and that the same command resumes."""
 
 import os
 import shlex
@@ -10,8 +10,8 @@ from pathlib import Path
 from .exits import Exit, Stopped, Terminated
 
 
-def checked_checkpoint(checkpoint: Path | None, resume: bool) -> None:
-    """Raise if there is nothing to resume where `--resume` asks for it."""
+def require_checkpoint(checkpoint: Path | None, resume: bool) -> None:
+    """Raise an error if `--resume` was given and there is nothing to resume."""
     from ..training.checkpoint_folder import holds_checkpoint
 
     if resume and checkpoint is None:
@@ -24,7 +24,7 @@ def checked_checkpoint(checkpoint: Path | None, resume: bool) -> None:
 
 @contextmanager
 def stoppable(checkpoint: Path | None) -> Iterator[None]:
-    """Within this context a signal becomes `Stopped`, which says how to go on."""
+    """Turn signals and lost processes into `Stopped`, with a message on how to resume."""
     from ..training.multiprocess import ProcessLost
     from ..training.termination import TrainingTerminated
 
@@ -38,10 +38,10 @@ def stoppable(checkpoint: Path | None) -> Iterator[None]:
         raise Stopped(_message("Terminated", checkpoint), Exit.TERMINATED) from stop
 
 
-def left_to_the_first() -> bool:
-    """Whether this process writes and tells what was learned: the first of several, or the only.
+def leave_process_group() -> bool:
+    """Disconnect from the other processes; return `True` in the one that writes the results.
 
-    Processes part here, so that none waits for what only one of them does.
+    The processes disconnect here because only the first of them does what follows.
     """
     import jax
 
@@ -51,22 +51,23 @@ def left_to_the_first() -> bool:
     return first
 
 
-def leave(code: int) -> None:
-    """End the process: at once, where it fails alone, for JAX would wait for the others."""
+def exit_process(code: int) -> None:
+    """End the process with an exit code."""
     jax = sys.modules.get("jax")
     joined = jax is not None and jax.distributed.is_initialized()
     if joined and code not in (Exit.OK, Exit.INTERRUPTED, Exit.TERMINATED):
+        # If only this process fails, JAX would wait for the others in its exit handler.
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
 
-def _message(what: str, checkpoint: Path | None) -> str:
+def _message(cause: str, checkpoint: Path | None) -> str:
     from ..training.checkpoint_folder import holds_checkpoint
 
     if checkpoint is None:
-        return f"{what}. With `--checkpoint DIR` the same command could have gone on from here."
+        return f"{cause}. Use `--checkpoint DIR` to make the training resumable."
     command = shlex.join(["diracflow", *sys.argv[1:]])
     if holds_checkpoint(checkpoint):
-        return f"{what}. The training is kept in {checkpoint}; to resume it: {command}"
-    return f"{what} before there was anything to keep; to start again: {command}"
+        return f"{cause}. The training is saved in {checkpoint}; to resume it: {command}"
+    return f"{cause} before the first checkpoint; to start again: {command}"

@@ -1,7 +1,7 @@
-"""Results on the standard output, all else on the standard error.
+"""Results on the standard output, everything else on the standard error.
 
-While a command runs, whatever is printed by others (a user's file, a drift that is being traced)
-goes to the standard error, so that results can be piped and parsed.
+While a command runs, whatever other code prints (a user's file, a drift that is being traced) goes
+to the standard error, so that results can be piped and parsed.
 """
 
 import contextlib
@@ -21,26 +21,33 @@ from .exits import Exit, Terminated
 _RESULTS: list[TextIO] = []
 
 
-def results() -> TextIO:
-    """Where results go."""
+def result_stream() -> TextIO:
+    """Return the stream for results."""
     return _RESULTS[-1] if _RESULTS else sys.stdout
 
 
 def emit(text: str) -> None:
     """Print a result."""
-    print(text, file=results(), flush=True)
+    print(text, file=result_stream(), flush=True)
 
 
 def talk(text: str) -> None:
-    """Print what is not a result."""
+    """Print a message that is not a result."""
     print(text, file=sys.stderr, flush=True)
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command of which only what it emits reaches the standard output."""
+def report_error(message: str, code: Exit, as_json: bool) -> None:
+    """Print an error; with `--json` also as an object on the standard output."""
+    if as_json:
+        emit(json.dumps({"error": message, "exit_code": int(code)}))
+    talk(f"diracflow: {message}")
+
+
+def only_results(function: Callable[..., None]) -> Callable[..., None]:
+    """Return `function` with the standard output redirected, except for what it emits."""
 
     @functools.wraps(function)
-    def apart(*arguments: Any, **keywords: Any) -> None:
+    def call(*arguments: Any, **keywords: Any) -> None:
         _RESULTS.append(sys.stdout)
         try:
             with contextlib.redirect_stdout(sys.stderr):
@@ -48,20 +55,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         finally:
             _RESULTS.pop()
 
-    return apart
-
-
-def report_error(message: str, code: Exit, as_json: bool) -> None:
-    """One line about an error; to a machine that asked for JSON also an object."""
-    if as_json:
-        emit(json.dumps({"error": message, "exit_code": int(code)}))
-    talk(f"diracflow: {message}")
+    return call
 
 
 def open_streams() -> None:
-    """Give a process that was started with closed streams somewhere to write to.
+    """Open streams that were closed when the process started.
 
-    Else the next file that is opened would take the place of the standard output.
+    Otherwise the next file that is opened would become the standard output.
     """
     handle = os.open(os.devnull, os.O_RDWR)
     while handle <= 2:
@@ -69,30 +69,30 @@ def open_streams() -> None:
     os.close(handle)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (as long as the process)
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (open until the end)
 
 
-def close_pipe() -> None:
-    """Let Python's last flush go nowhere, once the reader of the output has gone."""
+def discard_output() -> None:
+    """Redirect the standard output to nowhere, after its reader has closed the pipe."""
     with contextlib.suppress(OSError, ValueError):
         handle = os.open(os.devnull, os.O_WRONLY)
         os.dup2(handle, sys.stdout.fileno())
         os.close(handle)
 
 
-def settle() -> None:
-    """Write out what is left, or drop it if that fails: Python's own attempt would be loud."""
+def flush_output() -> None:
+    """Flush the standard output; discard the rest if that fails, or Python prints a traceback."""
     try:
         sys.stdout.flush()
     except OSError:
-        close_pipe()
+        discard_output()
 
 
 @contextlib.contextmanager
-def short_warnings() -> Iterator[None]:
-    """Warnings as one line each, without the place in our code that gave them."""
+def one_line_warnings() -> Iterator[None]:
+    """Print each warning as one line, without its position in the source."""
 
-    def show(message: Warning | str, *where: Any, **rest: Any) -> None:
+    def show(message: Warning | str, *position: Any, **rest: Any) -> None:
         talk(f"diracflow: warning: {message}")
 
     with warnings.catch_warnings():
@@ -102,7 +102,7 @@ def short_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM as an exception, so that files half written are removed."""
+    """Turn SIGTERM into an exception, so that incomplete files are removed."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Terminated

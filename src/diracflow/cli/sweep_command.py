@@ -12,7 +12,7 @@ import jax
 from ..sweep import Sweep, read_sweep, run_sweep, sweep_table
 from ..sweep.table import settings_text
 from .exits import Exit, Stopped, Terminated
-from .preparation import prepare_jax
+from .inputs import prepare_jax
 from .streams import talk
 
 # Backend, address of the cluster, number of simultaneous runs, cores of each run.

@@ -12,7 +12,7 @@ from .checkpoint_file import Contents, packed_state, unpacked
 from .checkpoint_folder import Folder, opened
 from .environment import environment
 from .loop import TimeLoop
-from .multiprocess import Crew
+from .multiprocess import ProcessGroup
 from .run_identity import Identity
 from .state import State
 from .termination import terminable
@@ -147,12 +147,12 @@ class Keeper(NoKeeper):
 class Follower(NoKeeper):
     """Goes on where the first process of several does, and leaves keeping to it."""
 
-    def __init__(self, crew: Crew):
-        self._crew = crew
+    def __init__(self, processes: ProcessGroup):
+        self._processes = processes
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
         """Let a loop go on from what the first process has found."""
-        state, self.certificate = unpacked(self._crew.told(bytes))
+        state, self.certificate = unpacked(self._processes.broadcast(bytes))
         if state is not None:
             loop.restore(state)
 
@@ -166,9 +166,9 @@ class Follower(NoKeeper):
 class Leader(Keeper):
     """A keeper that tells the other processes what it has found."""
 
-    def __init__(self, folder: Folder, crew: Crew):
+    def __init__(self, folder: Folder, processes: ProcessGroup):
         super().__init__(folder)
-        self._crew = crew
+        self._processes = processes
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
         """Let a loop go on from the last checkpoint, and those of the other processes."""
@@ -177,18 +177,20 @@ class Leader(Keeper):
             super(Leader, self).resume(run, loop)
             return packed_state(self._latest, self.certificate)
 
-        self._crew.told(found)
+        self._processes.broadcast(found)
 
 
 @contextmanager
-def keeper_in(path: str | os.PathLike | None, crew: Crew | None = None) -> Iterator[NoKeeper]:
+def keeper_in(
+    path: str | os.PathLike | None, processes: ProcessGroup | None = None
+) -> Iterator[NoKeeper]:
     """A keeper for a directory, or one that keeps nothing; of several processes the first keeps."""
-    crew = crew or Crew()
+    processes = processes or ProcessGroup()
     if path is None:
         yield NoKeeper()
-    elif not crew.first:
-        crew.told(bytes)
-        yield Follower(crew)
+    elif not processes.first:
+        processes.broadcast(bytes)
+        yield Follower(processes)
     else:
         with ExitStack() as stack:
             folders: list[Folder] = []
@@ -197,5 +199,9 @@ def keeper_in(path: str | os.PathLike | None, crew: Crew | None = None) -> Itera
                 folders.append(stack.enter_context(opened(path)))
                 return b""
 
-            crew.told(enter)
-            yield Keeper(folders[0]) if type(crew) is Crew else Leader(folders[0], crew)
+            processes.broadcast(enter)
+            yield (
+                Keeper(folders[0])
+                if type(processes) is ProcessGroup
+                else Leader(folders[0], processes)
+            )

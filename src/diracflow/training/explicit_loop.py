@@ -1,4 +1,4 @@
-"""Explicit steps with the velocity of the parameters, as in the paper."""
+"""Explicit time steps of the parameters, as in the paper."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,14 +21,14 @@ class ExplicitLoop(TimeLoop):
     """A loop of Bogacki--Shampine steps."""
 
     CARRIED = (*TimeLoop.CARRIED, "candidates")
-    # Velocities at the end of the last step, for several regularisations.
+    # Velocities at the end of the last step, one for each candidate of the regularisation.
     candidates: np.ndarray | None = None
 
     def advance(self) -> Status:
         return self.explicit_step()
 
     def explicit_step(self) -> Status:
-        """One accepted step."""
+        """Make one accepted step."""
         field = self.field(self.draw())
         start = field(self.theta, self.clock)
         if not _finite(start.theta_dot):
@@ -37,58 +37,58 @@ class ExplicitLoop(TimeLoop):
         longest = MOST_CHANGE / max(float(start.forcing), 1e-300)
         while True:
             length = min(self.length, self.end - self.clock, longest)
-            (length,) = self.crew.agree(length)
+            (length,) = self.processes.agree(length)
             step = bogacki_shampine(field, self.theta, self.clock, length, start)
-            step = dataclasses.replace(step, error=self.crew.agree(step.error)[0])
-            if step.error <= self.share(length) and _finite(step.end.theta_dot):
+            step = dataclasses.replace(step, error=self.processes.agree(step.error)[0])
+            if step.error <= self.allowed_error(length) and _finite(step.end.theta_dot):
                 self.accept(step, start, length, rejected)
                 return Status.FINISHED
             rejected += 1
-            # NaN fails the comparison above; there the estimate says nothing, so the step is cut.
+            # NaN fails the comparison above and gives no estimate of the next length.
             finite = np.isfinite(step.error)
             shorter = self.next_length(length, step.error) if finite else 0.2 * length
             self.length = min(shorter, 0.7 * length)
             if self.length < SMALLEST * self.end:
                 return diagnosis(self.history) if finite else Status.NOT_FINITE
-            if self.late():
+            if self.out_of_time():
                 return Status.TIME_LIMIT
 
     def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
         """Move to the end of a step and prepare the next."""
         forcing = float(start.forcing)
-        fresh = np.asarray(start.held_out_residuals)
-        fresh_residual = self.regularisation.choose(fresh, self.good_enough(forcing))
+        residuals = np.asarray(start.held_out_residuals)
+        held_out = self.regularisation.choose(residuals, self.good_enough(forcing))
         prior = jnp.asarray(self.prior())
-        spread = jnp.asarray(self.regularisation.spread())
-        judged = survey(step.end.normal, spread, prior)
-        self.candidates = np.asarray(judged.candidates)
+        strengths = jnp.asarray(self.regularisation.candidates())
+        surveyed = survey(step.end.normal, strengths, prior)
+        self.candidates = np.asarray(surveyed.candidates)
         self.velocity = np.asarray(step.end.theta_dot)
         self.move(step.theta, length, (np.asarray(start.theta_dot), self.velocity))
         self.length = self.next_length(length, step.error)
-        present = len(judged.ranks) // 2
+        current = len(surveyed.ranks) // 2
         self.record(
             length,
             forcing,
-            fresh_residual,
+            held_out,
             error=step.error,
             residual=float(start.residual),
             regularisation=self.regularisation.value,
-            rank=float(judged.ranks[present]),
-            condition=float(judged.conditions[present]),
+            rank=float(surveyed.ranks[current]),
+            condition=float(surveyed.conditions[current]),
             source_gap=float(start.source_gap),
             rejected=rejected,
         )
 
     def field(self, draws: Draws) -> VectorField:
-        """The velocity over fixed draws."""
-        known = self._known()
+        """Return the velocity of the parameters, with fixed draws."""
+        carried = self._carried()
         frozen = self.place(self.theta, self.clock, draws)
 
         def field(theta: Parameters, clock: float) -> Velocity:
             points = frozen
-            if not self.ansatz.standardised:  # raw points spread with the density
+            if not self.ansatz.standardised:  # raw coordinates: points move with the density
                 points = self.place(theta, clock, draws)
-            found = velocity(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points, *known)
+            found = velocity(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points, *carried)
             if self.negligible(float(found.forcing)):
                 return eqx.tree_at(lambda v: v.theta_dot, found, jnp.zeros_like(found.theta_dot))
             return found
@@ -96,28 +96,28 @@ class ExplicitLoop(TimeLoop):
         return field
 
     def compilation(self) -> Callable[[], object]:
-        """A task that compiles the velocity, for another thread, and runs nothing.
+        """Return a function that compiles the velocity, for another thread, without running it.
 
-        Two programs that run at the same time can wait for each other's threads for ever: in twenty
-        dimensions they did.
+        Two programs that run at the same time can deadlock on XLA's threads, as they did in twenty
+        dimensions.
         """
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.length)
-        arguments = (self.ansatz, theta, clock, points, *self._known())
+        arguments = (self.ansatz, theta, clock, points, *self._carried())
 
         def compile_velocity() -> object:
-            with jax.enable_x64(True):  # each thread has a precision of its own
+            with jax.enable_x64(True):  # the setting is per thread
                 return velocity.lower(*arguments).compile()  # type: ignore[attr-defined]
 
         return compile_velocity
 
-    def _known(self) -> tuple[Array, Array, Array]:
-        """Regularisation, prior and candidates: what a velocity takes over from earlier steps."""
-        known = self.candidates
-        if known is None:
-            known = np.zeros((len(self.regularisation.spread()), len(self.theta)))
+    def _carried(self) -> tuple[Array, Array, Array]:
+        """Return regularisation, prior and candidates, the arguments from earlier steps."""
+        candidates = self.candidates
+        if candidates is None:
+            candidates = np.zeros((len(self.regularisation.candidates()), len(self.theta)))
         strength, prior = jnp.asarray(self.regularisation.value), jnp.asarray(self.prior())
-        return strength, prior, jnp.asarray(known)
+        return strength, prior, jnp.asarray(candidates)
 
 
 def _finite(theta_dot: Array) -> bool:

@@ -1,11 +1,8 @@
 r"""One step of the Bogacki--Shampine pair, of order three with an embedded error estimate.
 
-The error is measured by what it does to the density: for a change $e$ of the parameters,
-$\sqrt{e^\top G e}$ is the root mean square change of the log-density in nats, $G$ the Gram
-(Fisher) matrix. It does not depend on how the flow is parametrised.
-
-A step may use up its share of the budget, which is proportional to its length: the errors of all
-steps then add up to no more than the budget, however many steps there are.
+The error is measured by its effect on the density: for a change $e$ of the parameters,
+$\sqrt{e^\top G e}$ is the root mean square change of the log-density in nats, where $G$ is the Gram
+(Fisher) matrix. This norm does not depend on the parametrisation of the flow.
 """
 
 from collections.abc import Callable
@@ -17,23 +14,32 @@ from jaxtyping import Array, Float
 
 from ..galerkin.velocity import Velocity
 
-# Sums of a few vectors are left to NumPy: there is nothing to gain from compiling them.
+# Sums of a few vectors stay in NumPy, because compiling them gains nothing.
 Parameters = Float[np.ndarray, " m"]
 VectorField = Callable[[Parameters, float], Velocity]
 
 
 class Step(eqx.Module):
-    """The end of a step, and the velocity there."""
+    """Parameters and velocity at the end of a step."""
 
     theta: Parameters
     end: Velocity
-    error: float  # in nats
+    error: float  # estimated, in nats
 
 
 def bogacki_shampine(
     field: VectorField, theta: Parameters, clock: float, length: float, start: Velocity
 ) -> Step:
-    """Advance `theta` by `length`; `start` is the velocity at `clock`."""
+    """Take one step.
+
+    **Arguments:**
+
+    - `field`: velocity as a function of parameters and clock.
+    - `theta`: parameters at the start of the step.
+    - `clock`: clock at the start of the step.
+    - `length`: length of the step.
+    - `start`: velocity at the start of the step.
+    """
 
     def rate(theta: Parameters, clock: float) -> Parameters:
         return np.asarray(field(theta, clock).theta_dot)
@@ -51,5 +57,5 @@ def bogacki_shampine(
 def fisher_norm(
     change: Float[Array | np.ndarray, " m"], gram: Float[Array, "m m"]
 ) -> Float[Array, ""]:
-    """Root mean square change of the log-density, in nats, for a small change of parameters."""
+    """Return the root mean square change of the log-density for a small change of parameters."""
     return jnp.sqrt(jnp.maximum(change @ gram @ change, 0.0))

@@ -1,22 +1,22 @@
-"""What is recorded of every accepted step."""
+"""The record of an accepted step."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """One accepted step."""
+    """Diagnostics of one accepted step."""
 
-    time: float  # at its end
-    length: float  # in the clock, the square root of time
-    error: float  # estimated, in nats
-    residual: float  # of the velocity at its start, on the points it was fitted to
-    fresh_residual: float  # of the velocity that ended the step before, on this one's points
-    regularisation: float  # relative, in force from here on
-    rank: float  # directions of the parameters in use
-    condition: float  # of the regularised normal equations, estimated from below
+    time: float  # at the end of the step
+    length: float  # in units of the clock, the square root of time
+    error: float  # estimated time-integration error, in nats
+    residual: float  # of the velocity at the start of the step, on the points it was fitted to
+    fresh_residual: float  # held-out: velocity of the previous step on the points of this one
+    regularisation: float  # relative, from this step on
+    rank: float  # effective number of parameter directions
+    condition: float  # lower estimate for the regularised normal equations
     forcing: float  # root mean square, in nats per unit of clock
-    source_gap: float  # of the log-density from the source's, in nats, root mean square
-    bound: float  # on the total variation so far, mean over starts, from the fresh residuals
-    rejected: int  # attempts before it, since the last accepted step
+    source_gap: float  # root mean square of log-density minus log-density of the source, in nats
+    bound: float  # on the total variation so far, mean over starts, from the held-out residuals
+    rejected: int  # attempts that were rejected before this step
     seconds: float  # wall time since training began

@@ -1,13 +1,14 @@
 r"""One implicit Runge--Kutta step, in the space of log-densities.
 
-With the points fixed, the log-density at them follows $dq/dc = f(q, c)$, and so does any
-Runge--Kutta method for it. Each stage is a least-squares problem for the parameters
-(`galerkin.implicit`). In standardised coordinates the Fokker--Planck equation relaxes at rates of
-$1/c$ near the start, and at those of the drift later; explicit steps would have to be shorter than
-these, implicit ones need not.
+At fixed points the log-density obeys an ordinary differential equation $dq/dc = f(q, c)$, to which
+a Runge--Kutta method is applied. Each stage is a least-squares problem for the parameters
+(`galerkin.implicit`). In standardised coordinates the Fokker--Planck equation relaxes at the rate
+$1/c$ near the start, and at the rates of the drift later. These rates limit the length of explicit
+steps, but not that of implicit ones.
 
 The method is ESDIRK 3(2) of Kennedy and Carpenter (Appl. Numer. Math. 44, 2003; the implicit part
-of ARK3(2)4L[2]SA): four stages, the first explicit, L-stable, the last stage being the result.
+of ARK3(2)4L[2]SA). It is L-stable and has four stages; the first is explicit, the last is the
+result.
 """
 
 import dataclasses
@@ -44,12 +45,13 @@ _EMBEDDED = (
 )
 WEIGHT = _GAMMA
 _ERROR_WEIGHTS = tuple(b - e for b, e in zip((*_ROWS[-1], _GAMMA), _EMBEDDED, strict=True))
-# Weights of the stages half way, of order three: moments up to the second are those of [0, 1/2].
+# Weights of the stages for the midpoint, of order three: they match the moments of [0, 1/2] up to
+# the second.
 _HALFWAY = tuple(
     np.linalg.lstsq(np.vander(_NODES, 3, increasing=True).T, [1 / 2, 1 / 8, 1 / 24])[0]
 )
 
-# Iterations after which a stage is given up, or before if it will not converge in as many.
+# Largest number of iterations of a stage; fewer if it cannot converge within this number.
 _MOST_ITERATIONS = 12
 
 # iterate(theta, clock, weight, target, guess)
@@ -58,19 +60,19 @@ Iteration = Callable[[Parameters, float, float, Array, Parameters], Iterate]
 
 @dataclasses.dataclass
 class Stages:
-    """What the stages of a step have found."""
+    """The solved stages of a step."""
 
     thetas: list[Parameters]
     forcings: list[Array]
     log_ratio: Array  # at the last stage
-    iterations: int  # most of a stage
+    iterations: int  # largest number over the stages
 
     def halfway(self, start: Array, length: float) -> Array:
-        """Log-density in the middle of the step, by the method itself."""
+        """Return the log-density at the midpoint of the step, by dense output of the method."""
         return start + length * _combined(_HALFWAY, self.forcings)
 
     def embedded_error(self, length: float) -> Array:
-        """Difference to the embedded method of order two, at the points."""
+        """Return the difference from the embedded method of order two, at the points."""
         return length * _combined(_ERROR_WEIGHTS, self.forcings)
 
 
@@ -82,15 +84,16 @@ def solve_stages(
     slope: Parameters,
     enough: float,
 ) -> Stages | None:
-    """All stages of a step, or `None` if one does not converge.
+    """Return the stages of a step, or `None` if one of them does not converge.
 
     **Arguments:**
 
     - `iterate`: one iteration for the equation of a stage.
-    - `start`: parameters, log-density and forcing at the start.
-    - `clock`, `length`: where the step starts and how long it is.
-    - `slope`: a guess of the velocity of the parameters.
-    - `enough`: the change of the log-density, in nats, at which iterations end.
+    - `start`: parameters, log-density and forcing at the start of the step.
+    - `clock`: clock at the start of the step.
+    - `length`: length of the step.
+    - `slope`: initial guess of the velocity of the parameters.
+    - `enough`: change of the log-density, in nats, at which the iteration has converged.
     """
     theta, log_ratio, forcing = start
     thetas, forcings, most = [theta], [forcing], 0
@@ -106,7 +109,7 @@ def solve_stages(
         thetas.append(np.asarray(found.theta))
         forcings.append(found.forcing)
         end = found.log_ratio
-        # The next stage lies on the same way, or nearly.
+        # The next stage is predicted on the line through this one.
         slope = (thetas[-1] - theta) / (length * node)
         most = max(most, count)
     return Stages(thetas, forcings, end, most)
@@ -128,10 +131,10 @@ def _converged(
         size = float(new.size)
         if size <= enough:
             return new, count
-        # NaN fails every comparison. Changes may grow once, never twofold.
-        fall = size / before
+        # NaN fails every comparison. Changes may grow, but never by more than a factor of two.
+        ratio = size / before
         left = _MOST_ITERATIONS - count
-        if not fall <= 2 or (count > 2 and size * fall**left > enough):
+        if not ratio <= 2 or (count > 2 and size * ratio**left > enough):
             return None, count
         theta, before = np.asarray(new.theta), size
     return None, _MOST_ITERATIONS

@@ -1,15 +1,18 @@
 r"""The time loop: parameters follow the density from the Dirac start to the horizon.
 
-A host loop around compiled pieces. Points are frozen within a step, or the error estimate would see
-sampling noise, and drawn again for the next. Every draw's key is made from the number of the step,
-so a run is determined by its key, and what it has still to do by its `state`.
+A loop in Python around compiled functions. Points are fixed within a step, because otherwise the
+error estimate would contain sampling noise, and drawn again for the next step. The key of each draw
+depends on the number of the step, so a run is determined by its key, and its remainder by its
+`state`.
 """
 
 import abc
+import math
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -19,45 +22,70 @@ from ..flow.ansatz import AbstractAnsatz
 from ..galerkin.collocation import Draws, Points, draw, laid_out, place
 from ..planning.prepare import Prepared
 from ..sde.quasi_random import CUBES
-from .budget import Budget
-from .diagnosis import diagnosis, lost
+from .diagnosis import diagnosis, diverged
 from .history import Record
-from .multiprocess import Crew
+from .multiprocess import ProcessGroup
 from .regularisation import Regularisation
 from .state import State
 from .status import Status
 from .trajectory import Trajectory
 
-# A step below this share of the clock's range is no progress.
+# Steps shorter than this fraction of the clock's range make no progress.
 SMALLEST = 1e-9
-# Nats by which the log-density may change in a step, root mean square. Beyond this the error
-# estimate means little: with explicit steps, on an Ornstein-Uhlenbeck process in two dimensions,
-# those of 0.6 to 0.8 nats passed the error test (tolerance 5e-3) and left an error of 8e-6; with
-# this bound 4e-7, in the same time.
+# Largest change of the log-density in a step, root mean square in nats. Beyond this the error
+# estimate is unreliable: on an Ornstein-Uhlenbeck process in two dimensions, explicit steps of 0.6
+# to 0.8 nats passed the error test (tolerance 5e-3) and gave an error of 8e-6; with this bound the
+# error was 4e-7, in the same time.
 MOST_CHANGE = 0.3
 
 Parameters = Float[np.ndarray, " m"]
+
+
+class Budget(eqx.Module):
+    r"""The error allowed in each step.
+
+    A step over a fraction $h$ of the clock's range may make an error of `total` times
+    $h + $ `allowance`. The allowance is for short steps near the start, where the velocity of the
+    parameters changes fast: without it the steps there become tiny. With an infinite allowance
+    every step may make an error of `total`.
+    """
+
+    total: float
+    allowance: float
+
+    def allowed_error(self, length: float) -> float:
+        """Return the error in nats allowed in a step over the fraction `length` of the clock."""
+        if math.isinf(self.allowance):
+            return self.total
+        return self.total * (length + self.allowance)
+
+    def next_length(self, length: float, error: float) -> float:
+        """Return the length at which the error equals the allowed one, with safety factors."""
+        ratio = max(error / self.allowed_error(length), 1e-6)
+        # The error scales with the third power of the length, the allowed error at most linearly.
+        order = 3 - length / (length + self.allowance)
+        return length * min(2.0, max(0.2, 0.8 * ratio ** (-1 / order)))
 
 
 class TimeLoop(abc.ABC):
     """The state of a training, advanced one accepted step at a time."""
 
     ansatz: AbstractAnsatz
-    # Numbers and arrays that a step leaves to those after it, beside the path and its history.
-    # Whatever steps change must be here, or resumed runs end elsewhere.
+    # Attributes that steps change, besides the path and the history. All of them must be listed, or
+    # a resumed run gives another result.
     CARRIED: ClassVar[tuple[str, ...]] = ("length", "velocity", "bound", "open_end")
-    crew = Crew()
+    processes = ProcessGroup()
 
     def __init__(
         self,
         prepared: Prepared,
         key: PRNGKeyArray,
         began: float | None = None,
-        crew: Crew | None = None,
+        processes: ProcessGroup | None = None,
     ):
         plan, horizon = prepared.plan, prepared.problem.horizon
         self.plan, self.settings, self.layout = plan, prepared.settings, prepared.layout
-        self.crew = crew or self.crew
+        self.processes = processes or self.processes
         self.ansatz = self.layout.repeat(prepared.ansatz)
         self.starts, self.key = prepared.problem.law, key
         self.end = float(np.sqrt(horizon))
@@ -80,30 +108,30 @@ class TimeLoop(abc.ABC):
 
     @abc.abstractmethod
     def advance(self) -> Status:
-        """One accepted step; any status but `FINISHED` means that none was possible."""
+        """Make one accepted step; return a status other than `FINISHED` if none was possible."""
 
     def run(self, report: Callable[[Record], None]) -> Status:
-        """Step until the horizon, a limit or a failure."""
+        """Step until the horizon, a limit or a failure; `report` is called after each step."""
         while True:
-            # Looked at first, for a resumed run has not seen what ended the last step.
-            if lost(self.history):
+            # All checks come before the step, because a resumed run has to repeat them.
+            if diverged(self.history):
                 return diagnosis(self.history)
             if self.clock >= self.end:
                 return Status.FINISHED
             if len(self.history) >= self.plan.max_steps:
                 return Status.STEP_LIMIT
-            if self.history and self.late():  # before the first step there is nothing to keep
+            if self.history and self.out_of_time():  # a run has at least one step
                 return Status.TIME_LIMIT
-            self.crew.heed()
+            self.processes.raise_signals()
             status = self.advance()
             if status is not Status.FINISHED:
                 return status
             report(self.history[-1])
 
     def state(self) -> State:
-        """What there is after the last accepted step; it does not change when the loop goes on.
+        """Return a copy of the state after the last accepted step.
 
-        Within a step it is of no use: attempts change lengths and regularisation.
+        It is valid between steps only: attempts at a step change lengths and regularisation.
         """
         values = {name: getattr(self, name) for name in self.CARRIED} | self.regularisation.state()
         return State(
@@ -117,7 +145,7 @@ class TimeLoop(abc.ABC):
         )
 
     def restore(self, state: State) -> None:
-        """Go on where a loop of the same run was."""
+        """Continue from the state of a loop of the same run."""
         self.clocks, self.thetas = list(state.clocks), list(state.thetas)
         self.first, self.last = list(state.first), list(state.last)
         self.history = list(state.history)
@@ -129,8 +157,8 @@ class TimeLoop(abc.ABC):
                 setattr(self, name, state.carried[name])
 
     def record(self, length: float, forcing: float, fresh_residual: float, **figures: Any) -> None:
-        """Write down the step that has just been made."""
-        # The mean size of what is left of the forcing is at most its root mean square.
+        """Append the record of the step that has just been made."""
+        # The mean absolute residual is at most its root mean square.
         self.bound += 0.5 * length * forcing * float(np.sqrt(fresh_residual))
         self.history.append(
             Record(
@@ -145,30 +173,30 @@ class TimeLoop(abc.ABC):
         )
 
     def trajectory(self) -> Trajectory:
-        """The path so far."""
+        """Return the path of the parameters so far."""
         empty = np.zeros((0, len(self.theta)))
         first, last = (np.stack(rows) if rows else empty for rows in (self.first, self.last))
         return Trajectory(np.array(self.clocks), np.stack(self.thetas), first, last)
 
     def seconds(self) -> float:
-        """Wall time since the loop was made, and that of the run which it resumes."""
+        """Return the wall time since the run began, without interruptions."""
         return time.monotonic() - self._began
 
-    def late(self) -> bool:
-        """Whether the time that was granted is over; asked before every attempt at a step."""
-        return bool(self.crew.agree(self.seconds() >= self.plan.max_seconds)[0])
+    def out_of_time(self) -> bool:
+        """Return `True` after `max_seconds`; checked before every attempt at a step."""
+        return bool(self.processes.agree(self.seconds() >= self.plan.max_seconds)[0])
 
-    def share(self, length: float) -> float:
-        """Error allowed in a step of some length."""
-        return self.budget.share(length / self.end)
+    def allowed_error(self, length: float) -> float:
+        """Return the error in nats that the budget allows in a step of this length."""
+        return self.budget.allowed_error(length / self.end)
 
     def next_length(self, length: float, error: float) -> float:
-        """Length that meets the budget after a step of some length made some error."""
+        """Return the length that meets the budget, after a step of this length and error."""
         return self.end * self.budget.next_length(length / self.end, error)
 
     def move(self, theta: Parameters, length: float, slopes: tuple[Parameters, Parameters]) -> None:
-        """Go to the end of an accepted step with the given velocities at its ends."""
-        # Landing on the horizon exactly, not within rounding of it.
+        """Move to the end of an accepted step; `slopes` are the velocities at its two ends."""
+        # Reach the horizon exactly, and not up to rounding.
         landed = self.clock + length >= self.end * (1 - 1e-12)
         self.clock = self.end if landed else self.clock + length
         self.theta = theta
@@ -179,12 +207,12 @@ class TimeLoop(abc.ABC):
         self.open_end = False
 
     def move_through(self, theta: Parameters, length: float) -> None:
-        """Go to the end of an accepted step on a path through knots alone.
+        """Move to the end of an accepted step, with velocities from the knots alone.
 
-        A piece is a cubic whose slopes at its ends are those of the parabolas through three knots
-        each; the last one is known when the next step has been made. The stages of a step scatter
-        around such a path: on a double well in the plane a cubic through them had residuals several
-        times larger, and a certificate of 0.6 where this one has 0.1.
+        The slopes of each cubic at its ends are those of parabolas through three knots; the last
+        slope is known after the next step. The stages of a step scatter around this path: on a
+        double well in the plane a cubic through the stages had residuals several times larger, and
+        an error bound of 0.6 instead of 0.1.
         """
         chord, slope = (theta - self.theta) / length, self.slope_to(theta, length)
         if self.open_end:
@@ -193,7 +221,7 @@ class TimeLoop(abc.ABC):
         self.open_end = True
 
     def slope_to(self, theta: Parameters, length: float) -> Parameters:
-        """Slope at the last knot of the parabola through it, the one before, and a next one."""
+        """Return the slope, at the last knot, of the parabola through the last two and the next."""
         chord = (theta - self.theta) / length
         if not self.first:
             return chord
@@ -202,31 +230,31 @@ class TimeLoop(abc.ABC):
         return (length * last + before * chord) / (length + before)
 
     def prior(self) -> Parameters:
-        """The velocity towards which regularisation pulls."""
+        """Return the velocity towards which the solve is regularised."""
         if self.clock == 0:
             return self.velocity
         back = (self.theta - self.origin) / self.clock
         return self.plan.momentum * self.velocity - self.plan.recall * back
 
     def good_enough(self, forcing: float) -> float:
-        """A relative residual that need not fall further.
+        """Return a relative residual that need not decrease further.
 
-        One that lasted over the whole horizon at twice the rate of the budget. It does not last:
-        fresh points are drawn for every step.
+        If it lasted until the horizon, it would use twice the error budget. It does not last,
+        because each step has new points.
         """
         return (2 * self.budget.total / self.end / max(forcing, 1e-300)) ** 2
 
     def negligible(self, forcing: float) -> bool:
-        """Whether a forcing, over the whole horizon, would make a thousandth of the budget.
+        """Return `True` if the forcing contributes at most a thousandth of the error budget.
 
-        The source is exact then, or as good as that, and parameters had better not move.
+        The source is then exact for all practical purposes, and the parameters stay constant.
         """
         return forcing * self.end <= 1e-3 * self.budget.total
 
-    def draw(self, again: int = 0) -> Draws:
-        """The points of this step, or further ones."""
+    def draw(self, held_out: bool = False) -> Draws:
+        """Return the draws of this step, or others for held-out points."""
         key = jr.fold_in(self.key, len(self.history))
-        key = jr.fold_in(key, again) if again else key
+        key = jr.fold_in(key, 1) if held_out else key
         sampling, plan = self.settings.sampling, self.plan
         cube = CUBES[sampling] if isinstance(sampling, str) else sampling
         dim = self.ansatz.source.sde.dim
@@ -234,7 +262,7 @@ class TimeLoop(abc.ABC):
         return laid_out(drawn, self.layout)
 
     def place(self, theta: Parameters, clock: float, draws: Draws) -> Points:
-        """Points of the density to which draws are carried."""
-        # At the start itself the flow is the identity, and some sources have no frame.
+        """Return the points of the density to which the ansatz maps draws."""
+        # At clock 0 the flow is the identity, and the frame of some sources is undefined.
         clock = clock or self.length
         return place(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), draws)

@@ -1,9 +1,9 @@
-"""Processes that train together, and how they stay together.
+"""Training in several processes.
 
-All of them run the same loop. Numbers that decide where it goes (a length, an error, whether time
-is over) are the first process's, so that processors which round differently, and clocks which run
-differently, cannot lead two processes apart. A signal to one of them ends all of them, after the
-step at hand.
+All processes run the same loop. Numbers on which its control flow depends (a length, an error,
+whether the time limit is reached) are broadcast from the first process. Otherwise differences in
+rounding or between clocks could make the processes diverge. A signal to one process ends all of
+them, after the current step.
 """
 
 import os
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,125 +21,123 @@ from jax.experimental import multihost_utils
 from ..galerkin.devices import Layout
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# What a failing collective says of itself, whatever carries it.
-_SIGNS = ("gloo", "nccl", "collective", "coordination", "peer", "socket", "connection", "heartbeat")
+# Words in the error messages of failed collectives, for all transports.
+_COLLECTIVE_WORDS = (
+    *("gloo", "nccl", "collective", "coordination"),
+    *("peer", "socket", "connection", "heartbeat"),
+)
 
 
 class ProcessLost(RuntimeError):
     """Another process of a training has ended, or cannot be reached any more."""
 
 
-class Crew:
-    """A process alone: its own numbers count, and signals are none of its business."""
+class ProcessGroup:
+    """A single process: nothing is communicated, and signals keep their handlers."""
 
     first = True
 
     def agree(self, *numbers: float) -> tuple[float, ...]:
-        """The first process's numbers."""
+        """Return the numbers of the first process."""
         return numbers
 
-    def told(self, make: Callable[[], bytes]) -> bytes:
-        """What the first process makes; an error of its own is raised in all of them."""
+    def broadcast(self, make: Callable[[], bytes]) -> bytes:
+        """Return what `make` returns in the first process; its errors are raised in all."""
         return make()
 
-    def heed(self) -> None:
-        """Act on a signal to any process; called between steps."""
+    def raise_signals(self) -> None:
+        """Raise a signal that any process has received; called between steps."""
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Within this context signals wait for `heed`, and lost processes are named."""
+    def deferred_signals(self) -> Iterator[None]:
+        """Defer signals until `raise_signals`, and raise `ProcessLost` if a process ends."""
         yield
 
 
-class SeveralProcesses(Crew):
-    """One of several."""
+class SeveralProcesses(ProcessGroup):
+    """One of several processes."""
 
     def __init__(self) -> None:
         self.first = jax.process_index() == 0
-        self._asked = 0
-        self._before: dict[int, object] = {}
+        self._received = 0  # number of the signal
+        self._handlers: dict[int, object] = {}
 
     def agree(self, *numbers: float) -> tuple[float, ...]:
         return tuple(np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers))).tolist())
 
-    def told(self, make: Callable[[], bytes]) -> bytes:
+    def broadcast(self, make: Callable[[], bytes]) -> bytes:
         payload, error = b"", None
         if self.first:
             try:
                 payload = make()
-            except Exception as raised:  # told to all, then raised here
+            except Exception as raised:  # sent to all processes, then raised here
                 payload, error = str(raised).encode(), raised
         failed, size = map(int, self.agree(error is not None, len(payload)))
-        # One byte more, for there may be none.
+        # Arrays of size zero cannot be broadcast, hence one more byte.
         buffer = np.zeros(size + 1, np.uint8)
         if self.first:
             buffer[:size] = np.frombuffer(payload, np.uint8)
-        told = np.asarray(multihost_utils.broadcast_one_to_all(buffer), np.uint8)[:size].tobytes()
+        sent = np.asarray(multihost_utils.broadcast_one_to_all(buffer), np.uint8)[:size].tobytes()
         if error is not None:
             raise error
         if failed:
-            raise ValueError(told.decode())
-        return told
+            raise ValueError(sent.decode())
+        return sent
 
-    def heed(self) -> None:
-        asked = int(np.max(multihost_utils.process_allgather(np.array(self._asked))))
-        if asked:
-            self._let_go()
-            signal.raise_signal(asked)  # to whoever handled it before
+    def raise_signals(self) -> None:
+        received = int(np.max(multihost_utils.process_allgather(np.array(self._received))))
+        if received:
+            self._restore_handlers()
+            signal.raise_signal(received)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def deferred_signals(self) -> Iterator[None]:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+            self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}
             for number in _SIGNALS:
-                signal.signal(number, self._note)
+                signal.signal(number, self._defer)
         try:
-            with naming_lost_processes():
+            with detect_lost_processes():
                 yield
         finally:
-            self._let_go()
+            self._restore_handlers()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:  # a second one does not wait
-            self._let_go()
+    def _defer(self, number: int, frame: FrameType | None) -> None:
+        if self._received:  # a second signal takes effect at once
+            self._restore_handlers()
             signal.raise_signal(number)
-        self._asked = number
+        self._received = number
 
-    def _let_go(self) -> None:
-        for number, handler in self._before.items():
+    def _restore_handlers(self) -> None:
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
-        self._before = {}
+        self._handlers = {}
 
 
 @contextmanager
-def naming_lost_processes() -> Iterator[None]:
-    """Errors of collectives as `ProcessLost`."""
+def detect_lost_processes() -> Iterator[None]:
+    """Raise `ProcessLost` when a collective fails."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if not any(sign in str(error).lower() for sign in _SIGNS):
+        if not any(word in str(error).lower() for word in _COLLECTIVE_WORDS):
             raise
         raise ProcessLost(
             "A process of this training has ended, or cannot be reached any more "
             f"({str(error).splitlines()[0][:200]}). Start all processes again with the same "
-            "command; with a checkpoint they go on from there."
+            "command; with a checkpoint the training resumes."
         ) from error
 
 
-def _leave_signals_to_python() -> None:
-    # JAX would take SIGTERM for itself, and tell no one who does not ask.
-    jax.config.update("jax_enable_preemption_service", False)
-
-
-def crew_of(layout: Layout) -> Crew:
-    """The processes that a layout's devices belong to: this one, or all."""
+def process_group(layout: Layout) -> ProcessGroup:
+    """Return the processes that own the devices of a layout: this one, or all."""
     if layout.processes == {jax.process_index()}:
-        return Crew()
+        return ProcessGroup()
     missing = jax.process_count() - len(layout.processes)
     if missing:
         raise ValueError(
-            "`devices` must belong to this process or to all of them; "
-            f"{missing} of {jax.process_count()} processes have none among those given."
+            "`devices` must belong to this process or to all processes; "
+            f"{missing} of {jax.process_count()} processes own none of the given devices."
         )
     return SeveralProcesses()
 
@@ -152,55 +151,62 @@ def join(
     patience: int = 300,
     heartbeat: int = 100,
 ) -> None:
-    """Join the other processes, before JAX has computed anything.
+    """Connect to the other processes, before JAX has computed anything.
 
     **Arguments:**
 
-    - `coordinator`: `HOST:PORT` of the process number 0, which listens there.
-    - `processes`, `process_id`: how many there are, and which this one is, from 0 on.
+    - `coordinator`: `HOST:PORT` on which process 0 listens.
+    - `processes`: number of processes.
+    - `process_id`: index of this process, from 0.
     - `automatic`: take all of these from the launcher (Slurm, Open MPI, a TPU pod, Kubernetes).
-    - `patience`: seconds to wait for the others at the start.
-    - `heartbeat`: seconds after which a silent process counts as lost.
+    - `patience`: seconds to wait for the other processes at the start.
+    - `heartbeat`: seconds without a sign of life after which a process counts as lost.
     """
+    timeouts: dict[str, Any] = {
+        "initialization_timeout": patience,
+        "heartbeat_timeout_seconds": heartbeat,
+    }
     if automatic:
         if (coordinator, processes, process_id) != (None, None, None):
             raise ValueError(
                 "`--distributed` takes everything from the launcher; leave out `--coordinator`, "
                 "`--processes` and `--process-id`, or `--distributed`."
             )
-        _leave_signals_to_python()
+        _keep_signals()
+        jax.distributed.initialize(**timeouts)
+    elif (coordinator, processes, process_id) != (None, None, None):
+        if coordinator is None or processes is None or process_id is None:
+            raise ValueError(
+                "Several processes need `--coordinator HOST:PORT`, `--processes P` and "
+                "`--process-id I`, all three of them."
+            )
+        _check_address(coordinator, processes, process_id)
+        _keep_signals()
         jax.distributed.initialize(
-            initialization_timeout=patience, heartbeat_timeout_seconds=heartbeat
+            *(coordinator, processes, process_id),
+            # Detection would take missing values from the launcher.
+            cluster_detection_method="deactivate",
+            coordinator_bind_address=os.environ.get("JAX_COORDINATOR_BIND_ADDRESS"),
+            **timeouts,
         )
-        return
-    if coordinator is None and processes is None and process_id is None:
-        return
-    if coordinator is None or processes is None or process_id is None:
-        raise ValueError(
-            "Several processes need `--coordinator HOST:PORT`, `--processes P` and "
-            "`--process-id I`, all three of them."
-        )
+
+
+def _check_address(coordinator: str, processes: int, process_id: int) -> None:
     host, colon, port = coordinator.rpartition(":")
     if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise ValueError(
-            "`--coordinator` must be HOST:PORT, where the process number 0 listens, such as "
+            "`--coordinator` must be HOST:PORT, on which process 0 listens, such as "
             f"10.0.0.1:8476; got {coordinator!r}."
         )
     if processes < 1:
         raise ValueError(f"`--processes` must be at least 1; got {processes}.")
     if not 0 <= process_id < processes:
         raise ValueError(
-            f"`--process-id` must lie between 0 and {processes - 1}, for there are {processes} "
-            f"processes; got {process_id}."
+            f"`--process-id` must lie between 0 and {processes - 1}, because there are "
+            f"{processes} processes; got {process_id}."
         )
-    _leave_signals_to_python()
-    # Without detection, which would ask the launcher for what is left open.
-    jax.distributed.initialize(
-        coordinator,
-        processes,
-        process_id,
-        cluster_detection_method="deactivate",
-        initialization_timeout=patience,
-        heartbeat_timeout_seconds=heartbeat,
-        coordinator_bind_address=os.environ.get("JAX_COORDINATOR_BIND_ADDRESS"),
-    )
+
+
+def _keep_signals() -> None:
+    # JAX's preemption service swallows SIGTERM.
+    jax.config.update("jax_enable_preemption_service", False)

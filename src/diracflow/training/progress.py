@@ -1,7 +1,7 @@
-"""What a waiting user sees.
+"""Progress displays.
 
-On a terminal one line is redrawn; otherwise a plain line is printed now and then, so that log files
-stay short.
+On a terminal one line is redrawn after every step. Otherwise a line is printed every few seconds,
+so that log files stay short.
 """
 
 import math
@@ -13,12 +13,17 @@ from typing import Self
 from .history import Record
 from .status import Status
 
-# Seconds between two plain lines.
+# Seconds between two lines in a log.
 _PLAIN_EVERY = 10.0
 
 
 class Progress:
-    """Reports steps towards a horizon; use as a context manager."""
+    """A display that shows nothing, and the interface of all displays: a context manager.
+
+    **Arguments:**
+
+    - `horizon`: the time at which training ends.
+    """
 
     def __init__(self, horizon: float):
         self.horizon = horizon
@@ -29,52 +34,58 @@ class Progress:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Silent progress has nothing to close."""
+        """Close the display."""
 
     def resume(self, history: Sequence[Record]) -> None:
-        """Called once before the first step, with those of the run that is resumed."""
+        """Take over the steps of a resumed run; called once before the first step."""
         self.steps = len(history)
         self.rejected = sum(record.rejected for record in history)
         if history:
             self._show_resumed(history[-1])
 
     def announce(self, text: str) -> None:
-        """Called before training, with what it will take; silent progress keeps it to itself."""
+        """Show a description of the training; called once before it starts."""
 
     def update(self, record: Record) -> None:
-        """Called after every accepted step."""
+        """Count and show a step; called after every accepted step."""
         self.steps += 1
         self.rejected += record.rejected
         self._show(record)
 
     def finish(self, status: Status) -> None:
-        """Called once, when training has ended."""
+        """Show the final status; called once, when training has ended."""
 
     def _show(self, record: Record) -> None:
-        """Silent progress shows nothing."""
+        """Show an accepted step."""
 
     def _show_resumed(self, record: Record) -> None:
-        """Silent progress shows nothing."""
+        """Show the last step of a resumed run."""
 
     def _line(self, record: Record) -> str:
         return (
             f"t={record.time:.4g}/{self.horizon:g}  step {self.steps} ({self.rejected} rejected)  "
-            f"residual {record.fresh_residual:.1e}, adding up to {record.bound:.1g}  "
+            f"held-out residual {record.fresh_residual:.1e}, TV bound {record.bound:.1g}  "
             f"rank {record.rank:.0f}  "
-            f"{record.seconds:.0f} s, about {_clock_time(self._remaining(record))} left"
+            f"{record.seconds:.0f} s, about {_duration(self._remaining(record))} left"
         )
 
     def _remaining(self, record: Record) -> float:
-        # Steps grow with the clock near the start and are even later. Between the counts of steps
-        # that these two laws predict we take the geometric mean.
+        # Step lengths are proportional to the clock near the start, and constant later. The
+        # estimate is the geometric mean of the numbers of steps that the two assumptions give.
         clock, end = record.time**0.5, self.horizon**0.5
-        even = max(end - clock, 0.0) / record.length
-        growing = max(math.log(end / clock), 0.0) * clock / record.length
-        return math.sqrt(even * growing) * record.seconds / self.steps
+        constant = max(end - clock, 0.0) / record.length
+        proportional = max(math.log(end / clock), 0.0) * clock / record.length
+        return math.sqrt(constant * proportional) * record.seconds / self.steps
 
 
 class PlainProgress(Progress):
-    """A line every few seconds, for logs."""
+    """A display that prints a line every few seconds, for logs.
+
+    **Arguments:**
+
+    - `horizon`: the time at which training ends.
+    - `write`: called with each line; prints to the standard error by default.
+    """
 
     def __init__(self, horizon: float, write: Callable[[str], object] | None = None):
         super().__init__(horizon)
@@ -97,7 +108,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(Progress):
-    """One line of a terminal, redrawn after every step."""
+    """A display that redraws one line of a terminal after every step."""
 
     def __init__(self, horizon: float):
         super().__init__(horizon)
@@ -120,7 +131,7 @@ class LiveProgress(Progress):
 
 
 def progress_for(horizon: float, shown: bool) -> Progress:
-    """The progress display that fits where the output goes."""
+    """Return the display that suits the standard error, or a silent one unless `shown`."""
     if not shown:
         return Progress(horizon)
     # A dumb terminal cannot redraw a line.
@@ -128,7 +139,7 @@ def progress_for(horizon: float, shown: bool) -> Progress:
     return LiveProgress(horizon) if live else PlainProgress(horizon)
 
 
-def _clock_time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

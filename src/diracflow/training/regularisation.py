@@ -1,13 +1,13 @@
-r"""The choice of the regularisation, by residuals on fresh points.
+r"""Adaptive choice of the regularisation $\lambda$, by held-out residuals.
 
-In-sample residuals fall as $\lambda$ does, down to the noise of the points. So at the end of each
-step the velocity is solved for with three values from the same normal equations, and the first
-points of the next step, which none of them has seen, say which is best.
+The in-sample residual decreases with $\lambda$, because small values fit the noise of the points.
+Therefore the velocity at the end of each step is computed for three values from the same normal
+equations, and they are compared on the points of the next step, which are held out.
 
-Two refinements. A residual that costs less than the budget for the whole horizon is good enough:
-then the largest such value is taken, because parameters that are regularised more follow smoother
-paths, in longer steps. And since residuals on one set of points are noisy, a value is left for
-another only when that has been better for some steps.
+There are two refinements. Among values whose residual contributes less than the error budget, the
+largest is chosen, because stronger regularisation gives smoother paths and longer steps. Because
+residuals on a single set of points are noisy, the value changes only after another one has been
+better for several steps.
 """
 
 from collections.abc import Mapping
@@ -15,84 +15,87 @@ from typing import Any
 
 import numpy as np
 
-# Neighbouring values differ by this factor.
-_RUNG = 4.0
-# Below the smallest, residuals still fall, but parameters take paths so rough that steps shorten:
-# on Beneš, with an earlier flow, a bound of 1e-12 took 264 steps (tolerance 1.5e-3) where this one
-# took 143 (2e-3), for 1.1e-7 against 9.1e-8 at the horizon.
+# Ratio of neighbouring candidate values.
+_RATIO = 4.0
+# Smaller values reduce the residuals further, but make the path of the parameters rough and the
+# steps short. On Beneš, with an earlier flow, a lower bound of 1e-12 took 264 steps (tolerance
+# 1.5e-3) and gave an error of 1.1e-7 at the horizon; 1e-8 took 143 steps (2e-3) and gave 9.1e-8.
 _SMALLEST, _LARGEST = 1e-8, 1e-2
-# Where the search begins.
+# Initial value of the search.
 _FIRST = 1e-6
-# Lifted values: where training begins, when parameters move fast in directions that the density
-# hardly notices, and as long as steps are implicit; and at most. Less lets long steps fit their own
-# points: on a double well in the plane, with 4e-6, residuals on fresh points were a hundred times
-# larger, and the forcing rose to 100 at some of them.
-_LIFTED_FIRST, _LIFTED_MOST, _LIFT = 1e-4, 1e-3, 16.0
-# How much of the evidence of earlier steps is kept, and how much of it makes a case.
-_MEMORY, _CASE = 0.7, 0.1
+# Smallest and largest strength of implicit steps and of the first step, and the factor by which it
+# is raised. At the start, parameters move fast in directions that hardly change the density. With
+# less regularisation long steps overfit: on a double well in the plane, 4e-6 gave held-out
+# residuals a hundred times larger, and a forcing of 100 at some points.
+_IMPLICIT_LEAST, _IMPLICIT_MOST, _RAISE = 1e-4, 1e-3, 16.0
+# Weight of the evidence of earlier steps, and the evidence at which the value changes.
+_MEMORY, _THRESHOLD = 0.7, 0.1
 
 
 class Regularisation:
-    """A value that moves to where fresh residuals are smallest, or a fixed one."""
+    """A value that moves to the smallest held-out residual, or a fixed value."""
 
     def __init__(self, fixed: float | None):
         self.value = _FIRST if fixed is None else fixed
         self._fixed = fixed is not None
         self._evidence = np.zeros(3)
-        self._lifted = _LIFTED_FIRST
+        self._raised = _IMPLICIT_LEAST
 
     def state(self) -> dict[str, Any]:
-        """What has been learned so far, by names."""
+        """Return the state by names, for checkpoints."""
         return {
             "regularisation": self.value,
             "evidence": self._evidence,
-            "lifted": self._lifted,
+            "lifted": self._raised,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what another has learned."""
+        """Restore a state that `state` returned."""
         self.value, self._evidence = state["regularisation"], state["evidence"]
-        self._lifted = state["lifted"]
+        self._raised = state["lifted"]
 
     @property
     def strength(self) -> float:
-        """The value in force: the present one, or more where iterations need it."""
-        return max(self.value, self._lifted)
+        """The regularisation in use: `value`, or more if iterations need it to converge."""
+        return max(self.value, self._raised)
 
-    def settle(self) -> None:
-        """Before an implicit step: judge on fresh points what is in force, not what it exceeds."""
+    def prepare_implicit(self) -> None:
+        """Raise `value` to the smallest strength of implicit steps, so that this is evaluated."""
         if not self._fixed:
-            self.value = max(self.value, _LIFTED_FIRST)
+            self.value = max(self.value, _IMPLICIT_LEAST)
 
-    def lift(self) -> bool:
-        """Raise the strength after iterations that did not converge; whether there was room."""
-        if self.strength >= _LIFTED_MOST:
+    def raise_strength(self) -> bool:
+        """Raise the strength after iterations diverged; return `False` at the largest one."""
+        if self.strength >= _IMPLICIT_MOST:
             return False
-        self._lifted = min(_LIFT * self.strength, _LIFTED_MOST)
+        self._raised = min(_RAISE * self.strength, _IMPLICIT_MOST)
         return True
 
-    def relax(self) -> None:
-        """Take back some of what was lifted, after a step."""
-        self._lifted = max(self._lifted / 4, _LIFTED_FIRST)
+    def lower_strength(self) -> None:
+        """Lower the strength towards its smallest value, after an accepted step."""
+        self._raised = max(self._raised / 4, _IMPLICIT_LEAST)
 
-    def spread(self) -> np.ndarray:
-        """The values to try at the end of a step: below, at and above the present one.
+    def candidates(self) -> np.ndarray:
+        """Return the candidates at the end of a step: below, at and above the current value.
 
-        A fixed value is tried alone, even beyond the bounds of the search.
+        A fixed value is the only candidate, even outside the bounds of the search.
         """
         if self._fixed:
             return np.array([self.value])
-        return np.clip(self.value * np.array([1 / _RUNG, 1.0, _RUNG]), _SMALLEST, _LARGEST)
+        return np.clip(self.value * np.array([1 / _RATIO, 1.0, _RATIO]), _SMALLEST, _LARGEST)
 
-    def choose(self, fresh_residuals: np.ndarray, enough: float) -> float:
-        """Learn from the residuals of the values tried; returns that of the present one.
+    def choose(self, residuals: np.ndarray, enough: float) -> float:
+        """Choose a value by held-out residuals, and return the residual of the current one.
 
-        A residual of `enough` or less is good enough.
+        **Arguments:**
+
+        - `residuals`: held-out residuals of the candidates that `candidates` returned.
+        - `enough`: a residual that need not decrease further.
         """
-        present = float(fresh_residuals[len(fresh_residuals) // 2])
-        if len(fresh_residuals) == 3 and np.all(np.isfinite(fresh_residuals)):
-            self._move(fresh_residuals, enough)
-        return present
+        current = float(residuals[len(residuals) // 2])
+        if len(residuals) == 3 and np.all(np.isfinite(residuals)):
+            self._move(residuals, enough)
+        return current
 
     def _move(self, residuals: np.ndarray, enough: float) -> None:
         logs = np.log(np.maximum(residuals, 1e-300))
@@ -103,7 +106,7 @@ class Regularisation:
             move = 1
         else:
             move = int(np.argmin(self._evidence))
-            move = move if self._evidence[move] < -_CASE else 1
+            move = move if self._evidence[move] < -_THRESHOLD else 1
         if move != 1:
-            self.value = float(self.spread()[move])
+            self.value = float(self.candidates()[move])
             self._evidence = np.zeros(3)

@@ -1,37 +1,36 @@
-"""How a training can end."""
+"""The ways in which a training can end."""
 
 import enum
 
 
 class Status(enum.Enum):
-    """The end of a training; the text says what to try next."""
+    """The end of a training; the text gives the cause and a remedy."""
 
     FINISHED = "The horizon was reached."
     NOT_FINITE = (
         "The velocity of the parameters is not finite, even for the smallest step. Check that "
-        "drift and diffusion are finite and smooth where paths go, or train with more `samples` "
-        "or a larger `regularisation`."
+        "drift and diffusion are finite and smooth in the region that paths visit, or raise "
+        "`samples` or `regularisation`."
     )
     EXPLODING = (
-        "Paths grow beyond all bounds before the horizon, from some of the starts at least, and "
-        "there is no density to follow. Shorten the `horizon`, narrow the start law, or give the "
-        "drift a bound."
+        "Paths from some of the starts diverge before the horizon, so there is no density to "
+        "learn. Shorten the `horizon`, narrow the start law, or bound the drift."
     )
     SOURCE_TOO_FAR = (
-        "The source lies so far from the density that the flow cannot undo the difference within "
-        'the tolerance. Use `source="closure"` if it was another, narrow the start law, or '
-        "shorten the horizon."
+        "The source differs so much from the density that the flow cannot represent the "
+        'difference within the tolerance. Use `source="closure"` unless it was used already, '
+        "narrow the start law, or shorten the horizon."
     )
     FLOW_TOO_SMALL = (
-        "The parameters cannot follow the density: much of its change is left over, on the points "
-        "of the training as on fresh ones. Raise `layers` or `hidden`, or shorten the horizon."
+        "The flow cannot represent the density: the residual is large on the training points and "
+        "on held-out points. Raise `layers` or `hidden`, or shorten the horizon."
     )
     TOO_FEW_SAMPLES = (
-        "The velocity of the parameters fits its own points and not fresh ones. Raise `samples`, "
-        "or lower `layers` or `hidden`."
+        "The velocity of the parameters overfits: the residual is small on the training points "
+        "and large on held-out points. Raise `samples`, or lower `layers` or `hidden`."
     )
     STIFF = (
-        "The step became too small to make progress, though the parameters can follow the "
+        "The step became too small to make progress, although the flow can represent the "
         "density. Raise `tolerance` or `regularisation`, or shorten the horizon."
     )
     STEP_LIMIT = (
@@ -42,5 +41,5 @@ class Status(enum.Enum):
 
     @property
     def failed(self) -> bool:
-        """Whether numerics ended the training, rather than the horizon or a limit the user set."""
+        """`True` if numerics ended the training, and not the horizon or a limit of the user."""
         return self not in (Status.FINISHED, Status.STEP_LIMIT, Status.TIME_LIMIT)

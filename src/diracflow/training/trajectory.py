@@ -1,4 +1,4 @@
-r"""The path $\theta(\tau)$ of the parameters: a cubic Hermite piece for each accepted step."""
+r"""The path $\theta(\tau)$ of the parameters, a cubic Hermite spline with one cubic per step."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,18 +9,18 @@ from jaxtyping import Array, Float
 class Trajectory(eqx.Module):
     r"""Knots in the clock $\sqrt\tau$, parameters there, and velocities at both ends of each step.
 
-    The two velocities of an explicit step come from the draws that the step was made with. Points
-    are drawn anew for the next step, so the velocities on either side of a knot differ by sampling
-    noise; mixing them would put that noise between the knots. Implicit steps are much longer than
-    that noise allows for, and their stages scatter: their slopes come from the knots alone.
+    Both velocities of an explicit step come from the points of that step. The next step uses other
+    points, so the velocities on either side of a knot differ by sampling noise; mixing them would
+    put that noise between the knots. Implicit steps are so long that this noise would dominate, and
+    their stages scatter. Their slopes come from the knots alone.
 
-    Before the first knot the parameters are those of the identity, so the density is the source.
+    Before the first knot the flow is the identity, so the density is that of the source.
     """
 
     clocks: Float[np.ndarray, " k+1"]
     thetas: Float[np.ndarray, "k+1 m"]
     first: Float[np.ndarray, "k m"]  # velocity at the start of each step
-    last: Float[np.ndarray, "k m"]  # and at its end
+    last: Float[np.ndarray, "k m"]  # velocity at the end of each step
 
     def __check_init__(self) -> None:
         steps, width = len(self.clocks) - 1, self.thetas.shape[-1]
@@ -32,12 +32,12 @@ class Trajectory(eqx.Module):
             )
 
     def __call__(self, tau: Float[Array, ""]) -> Float[Array, " m"]:
-        """Parameters at time `tau` since the start."""
+        """Return the parameters at time `tau` since the start."""
         clocks, thetas = jnp.asarray(self.clocks, tau.dtype), jnp.asarray(self.thetas, tau.dtype)
         if len(self.first) == 0:
             return thetas[0]
-        # Not `clip`, which would halve the derivative at the last knot. Beyond it, by rounding of
-        # the horizon, the last piece goes on.
+        # `clip` would halve the derivative at the last knot. Beyond it, by rounding of the horizon,
+        # the last cubic is extrapolated.
         clock = jnp.where(tau > clocks[0] ** 2, jnp.sqrt(tau), clocks[0])
         left = jnp.clip(jnp.searchsorted(clocks, clock, side="right") - 1, 0, len(self.first) - 1)
         gap = clocks[left + 1] - clocks[left]

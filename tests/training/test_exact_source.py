@@ -1,4 +1,4 @@
-"""Parameters rest where the source is exact, and only there."""
+"""Parameters stay constant if, and only if, the source is exact."""
 
 import jax.random as jr
 import numpy as np
@@ -25,16 +25,16 @@ def test_a_linear_equation_needs_no_training(model, getkey):
 
 
 @pytest.mark.slow
-def test_a_source_that_errs_is_corrected(model):
+def test_an_inexact_source_is_corrected(model):
     density = df.learn(model.sde, model.starts, 0.1, key=jr.key(0), source="euler", **SMALL)
     assert np.any(density.trajectory.thetas != density.trajectory.thetas[0])
     assert density.facts.history[-1].rank > 0
 
 
 @pytest.mark.slow
-def test_a_source_that_errs_late_is_corrected_too():
+def test_a_source_that_becomes_inexact_is_corrected():
     def drift(t, x):
-        # Linear up to t = 0.5, then bent.
+        # Linear up to t = 0.5, nonlinear afterwards.
         return -x + np.float64(20.0) * (t > 0.5) * (t - 0.5) * x**3 * 0.01
 
     sde = df.SDE(drift, lambda t, x: np.eye(1), dim=1)

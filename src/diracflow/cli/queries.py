@@ -1,0 +1,156 @@
+"""The commands that evaluate a density: `density`, `sample`, `propagate` and `loglik`.
+
+They import JAX when they run, so that `--help` does not wait for it.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from .data_files import read_points, read_states
+from .options import (
+    Count,
+    Data,
+    Equation,
+    Float32,
+    Json,
+    ModelFile,
+    Params,
+    QueryOptions,
+    Seed,
+    Start,
+    TableOptions,
+    Time,
+)
+from .results import emit_json, state_columns
+from .streams import emit
+
+
+def density(
+    query: QueryOptions,
+    t: Time,
+    x0: Start,
+    *,
+    x: Annotated[str | None, typer.Option("--x", help="A single point.")] = None,
+    points: Annotated[
+        Path | None, typer.Option(help="Points, one per row: .csv, or .npz with an array x.")
+    ] = None,
+    float32: Float32 = False,
+    table: TableOptions,
+) -> None:
+    """Evaluate the log-density at points."""
+    from .inputs import parse_point, query_context
+
+    if (x is None) == (points is None):
+        raise ValueError("Give either `--x` with one point or `--points` with a file.")
+    table.check()
+    conditioning, model = query.conditioning(), query.load()
+    start = parse_point("x0", x0, model.dim)
+    if points is not None:
+        rows = read_points(points, model.dim)
+    else:
+        rows = parse_point("x", x or "", model.dim)[None]
+    with query_context(float32):
+        values = np.asarray(model.log_prob(rows, t, start, **conditioning))
+    arrays = {"t": np.asarray(t), "x0": start, "x": rows, "log_prob": values}
+    table.write(state_columns(rows) | {"log_prob": values}, arrays)
+
+
+def sample(
+    query: QueryOptions,
+    t: Time,
+    x0: Start,
+    *,
+    count: Count = 1000,
+    seed: Seed = 0,
+    float32: Float32 = False,
+    table: TableOptions,
+) -> None:
+    """Draw states from the density."""
+    import jax.random as jr
+
+    from .inputs import parse_point, query_context
+
+    _require_draws(count)
+    table.check()
+    conditioning, model = query.conditioning(), query.load()
+    start = parse_point("x0", x0, model.dim)
+    with query_context(float32):
+        draws = np.asarray(model.sample(jr.key(seed), t, start, count, **conditioning))
+    arrays = {"t": np.asarray(t), "x0": start, "seed": np.asarray(seed), "x": draws}
+    table.write(state_columns(draws), arrays)
+
+
+def propagate(
+    query: QueryOptions,
+    t: Time,
+    *,
+    law: Annotated[
+        str | None, typer.Option(help='Initial law: \'{"law": "Normal", "mean": 0, "std": 1}\'.')
+    ] = None,
+    draws: Annotated[
+        Path | None, typer.Option(help="Draws of the initial law: .csv, or .npz with an array x.")
+    ] = None,
+    points: Annotated[
+        Path | None,
+        typer.Option(help="Points to evaluate: .csv, or .npz with an array x; else draw."),
+    ] = None,
+    count: Count = 1000,
+    seed: Seed = 0,
+    table: TableOptions,
+) -> None:
+    """Propagate an initial law: evaluate the resulting density at points, or draw from it."""
+    import jax.random as jr
+
+    from ..uses import green
+    from .inputs import parse_law
+
+    if (law is None) == (draws is None):
+        raise ValueError("Give the initial law: either `--law` as JSON or `--draws` with a file.")
+    if points is None:
+        _require_draws(count)
+    table.check()
+    conditioning, model = query.conditioning(), query.load()
+    initial = read_points(draws, model.dim) if draws is not None else parse_law(law or "")
+    found = green.propagate(model, initial, t, **conditioning)
+    if points is None:
+        x, values = np.asarray(found.sample(jr.key(seed), (count,))), {}
+    else:
+        x = read_points(points, model.dim)
+        values = {
+            "log_prob": np.asarray(found.log_prob(x)),
+            "standard_error": np.asarray(found.standard_error(x)),
+        }
+    table.write(state_columns(x) | values, {"x": x, **values}, outside=found.outside)
+
+
+def loglik(
+    model: ModelFile,
+    data: Data,
+    params: Params = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """Compute the log-likelihood of an observed path, given its first state."""
+    from ..uses.likelihood import log_likelihood
+    from .inputs import load_model, parse_params
+
+    values = parse_params(params)
+    learned = load_model(model, sde)
+    times, states = read_states(data, learned.dim)
+    value = float(log_likelihood(learned, times, states, values))
+    start_time = times[:-1] if learned.start_time is None else None
+    outside = learned.outside(states[:-1], params=values, start_time=start_time)
+    transitions = int(np.sum(~np.isnan(states[:, 0]))) - 1
+    if as_json:
+        share = float(np.mean(np.asarray(outside)))
+        emit_json({"log_likelihood": value, "transitions": transitions, "outside": share})
+    else:
+        emit(f"{value:.10g}  ({transitions} transitions)")
+
+
+def _require_draws(count: int) -> None:
+    if count < 1:
+        raise ValueError(f"`--count` must be at least 1; got {count}.")
