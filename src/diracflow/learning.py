@@ -40,7 +40,7 @@ from .sde.coefficient_checks import check_coefficients, check_starts, is_degener
 from .sde.conditioning import scope
 from .sde.laws import AbstractLaw
 from .sde.sde import SDE
-from .training.checkpointer import NoKeeper, keeper_in
+from .training.checkpointer import NoCheckpointer, checkpointer_in
 from .training.diagnosis import diagnosis
 from .training.environment import versions
 from .training.explicit_loop import ExplicitLoop
@@ -149,7 +149,7 @@ def learn(
             check_coefficients(sde, law, began, horizon)
             degenerate = is_degenerate(sde, law, began)
             require_fitting_source(chosen, degenerate)
-            keeper = stack.enter_context(keeper_in(checkpoint, crew))
+            checkpointer = stack.enter_context(checkpointer_in(checkpoint, crew))
             ends = boundaries(sde, law, began, horizon)
             warned = boundary_message(ends)
             if warned:
@@ -175,11 +175,11 @@ def learn(
             chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
             loop = _loop(ansatz, law, reach, chosen, draw_key, called, layout, crew)
             run = (sde, laws, began, horizon, preset, chosen, key)
-            keeper.resume(functools.partial(identity, *run), loop)
+            checkpointer.resume(functools.partial(identity, *run), loop)
             size_text = memory_text(memory, chosen, len(ansatz.theta), layout)
             text = legs_text(horizon, chosen) + size_text
             judge = functools.partial(explodes, equation, law, began, reach)
-            status = _run(loop, keeper, reach, progress, text, judge)
+            status = _run(loop, checkpointer, reach, progress, text, judge)
         facts = Facts(
             settings=chosen,
             preset=preset,
@@ -196,8 +196,8 @@ def learn(
         density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart).on_lattice()
         _tell_of_walks(density)
         if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
-            table = keeper.certificate or certificate_table(density, key)
-            keeper.finish(table)
+            table = checkpointer.certificate or certificate_table(density, key)
+            checkpointer.finish(table)
             density = density.with_facts(certificate=table)
     return _delivered(density)
 
@@ -218,7 +218,7 @@ def _loop(
 
 def _run(
     loop: TimeLoop,
-    keeper: NoKeeper,
+    checkpointer: NoCheckpointer,
     horizon: float,
     progress: bool | Callable[[float], Progress],
     announcement: str,
@@ -228,10 +228,10 @@ def _run(
     make = progress if callable(progress) else lambda h: progress_for(h, progress)
     if not loop.crew.first:
         make = Progress  # one of them talks
-    with keeper.following(), loop.crew.together(), make(horizon) as display:
+    with checkpointer.following(), loop.crew.together(), make(horizon) as display:
 
         def report(record: Record) -> None:
-            keeper.step(loop)
+            checkpointer.step(loop)
             display.update(record)
 
         display.announce(announcement)
