@@ -22,6 +22,7 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
+from diracflow.sde.fingerprint import Fingerprint
 from diracflow.training.checkpoint_file import Contents
 from diracflow.training.checkpoint_folder import Folder, opened
 from diracflow.training.history import Record
@@ -64,8 +65,8 @@ def write(steps: int, parameters: int) -> dict:
     rows = tuple(rng.normal(size=(steps + 1, parameters)))
     clocks = tuple(np.linspace(0, 1, steps + 1).tolist())
     state = State(clocks, rows, rows[1:], rows[1:], (record,) * steps, 1.0, {"length": 0.1})
-    probes = ("probe_tau", "probe_given", "probe_drift", "probe_diffusion")
-    contents = Contents(Identity({}, {name: np.zeros(64) for name in probes}), state, {})
+    probes = Fingerprint(np.zeros(64), *[np.zeros((64, 1))] * 2, np.zeros((64, 1, 1)))
+    contents = Contents(Identity({}, probes), state, {})
     wall, cpu = [], []
     with tempfile.TemporaryDirectory() as path, opened(path) as folder:
         for _ in range(5):

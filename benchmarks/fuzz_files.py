@@ -77,7 +77,7 @@ def outcome(path, content):
     seconds = time.perf_counter() - began
     if density.horizon == 0:
         return "answers", seconds  # that nothing was learned
-    value = answer(density, unpacked(content)[1]["probe_x"][0])
+    value = answer(density, unpacked(content)[1]["fingerprint.given"][0])
     return "answers" if np.isfinite(value) else "no answer", seconds
 
 

@@ -27,7 +27,7 @@ from .sde.boundaries import BoundaryWarning, boundary_message
 from .sde.laws import AbstractLaw
 from .sde.problem import Problem, checked_problem
 from .sde.sde import SDE
-from .training.checkpointer import NoKeeper, keeper_in
+from .training.checkpointer import NoCheckpointer, checkpointer_in
 from .training.diagnosis import diagnosis
 from .training.environment import versions
 from .training.explicit_loop import ExplicitLoop
@@ -100,16 +100,16 @@ def learn(
     with jax.enable_x64(True):
         problem = checked_problem(sde, starts, horizon, params, start_time)
         _warn_of_boundaries(problem)
-        with keeper_in(checkpoint, processes) as keeper:
+        with checkpointer_in(checkpoint, processes) as checkpointer:
             flow_key, draw_key = jr.split(key)
             prepared = prepare(problem, settings, flow_key, resources, preset)
             loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
-            keeper.resume(functools.partial(identity, problem, prepared.plan, key), loop)
-            status = _run(loop, keeper, prepared, progress)
+            checkpointer.resume(functools.partial(identity, problem, prepared.plan, key), loop)
+            status = _run(loop, checkpointer, prepared, progress)
             density = _density(problem, prepared, loop, status, key)
             if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:
-                table = keeper.certificate or certificate_table(density, key)
-                keeper.finish(table)
+                table = checkpointer.certificate or certificate_table(density, key)
+                checkpointer.finish(table)
                 density = density.with_facts(certificate=table)
     return _delivered(density)
 
@@ -124,17 +124,19 @@ def _loop_kind(prepared: Prepared) -> type[TimeLoop]:
     return SwitchingLoop if isinstance(prepared.ansatz, StandardisedAnsatz) else ExplicitLoop
 
 
-def _run(loop: TimeLoop, keeper: NoKeeper, prepared: Prepared, progress: ShowProgress) -> Status:
+def _run(
+    loop: TimeLoop, checkpointer: NoCheckpointer, prepared: Prepared, progress: ShowProgress
+) -> Status:
     """Run a loop to its end, with checkpoints and a progress line."""
     if not callable(progress):
         shown = checked_flag("progress", progress)
         progress = lambda horizon: progress_for(horizon, shown)
     make = progress if loop.processes.first else Progress  # one process reports
     horizon = prepared.problem.horizon
-    with keeper.following(), loop.processes.deferred_signals(), make(horizon) as display:
+    with checkpointer.following(), loop.processes.deferred_signals(), make(horizon) as display:
 
         def report(record: Record) -> None:
-            keeper.step(loop)
+            checkpointer.step(loop)
             display.update(record)
 
         display.announce(_announcement(prepared))

@@ -3,6 +3,7 @@ import json
 import os
 import stat
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from safetensors import safe_open
 
 import diracflow as df
-from diracflow.density.header import FORMAT
-from diracflow.density.model_file import read_header
+from diracflow.density.model_file import FORMAT, read_header
 from diracflow.models.model import Model
+from diracflow.source.euler import EulerSource
+from diracflow.source.gaussian_source import AbstractGaussianSource
 from helpers import stepped_density
 
 X0 = np.array([0.4, -0.3])
@@ -51,7 +53,9 @@ def test_header_is_plain_json(saved):
 
 def test_files_are_safetensors(density, saved):
     with safe_open(saved, framework="numpy") as file:
-        np.testing.assert_array_equal(file.get_tensor("thetas"), density.trajectory.thetas)
+        np.testing.assert_array_equal(
+            file.get_tensor("density.trajectory.thetas"), density.trajectory.thetas
+        )
         assert json.loads(file.metadata()["diracflow"])["format"] == FORMAT
 
 
@@ -76,7 +80,7 @@ def test_users_sde_is_passed_again_and_compared(tmp_path):
     assert df.load(path, sde=own_sde()).horizon == own.horizon
     with pytest.raises(df.ModelFileError, match="Pass it"):
         df.load(path)
-    with pytest.raises(df.ModelFileError, match=r"another SDE: at t=.*its `drift` was"):
+    with pytest.raises(df.ModelFileError, match=r"another SDE: .* its `drift` was"):
         df.load(path, sde=own_sde(1.1))
     with pytest.raises(ValueError, match="must be a `diracflow.SDE`; got Model"):
         df.load(path, sde=df.models.brownian(2))
@@ -114,8 +118,8 @@ def test_absent_files_are_not_found(tmp_path):
 
 
 def test_newer_formats_are_refused(saved, monkeypatch):
-    monkeypatch.setattr("diracflow.density.migration.FORMAT", 0)
-    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*up to 0.*Upgrade"):
+    monkeypatch.setattr("diracflow.density.model_file.FORMAT", 0)
+    with pytest.raises(df.ModelFileError, match=f"format {FORMAT}.*reads format 0. Upgrade"):
         df.load(saved)
 
 
@@ -126,11 +130,54 @@ def test_large_files_are_refused_unless_allowed(saved):
     assert df.load(saved, max_bytes=size).horizon == 0.5
 
 
-def test_another_source_is_noticed(saved, monkeypatch):
-    """Moments of the starts are computed again; other ones would make other densities."""
-    monkeypatch.setattr("diracflow.planning.build_ansatz._START_DRAWS", 512)
-    with pytest.raises(df.ModelFileError, match="builds another source"):
-        df.load(saved)
+class Shifted(AbstractGaussianSource):
+    """A source of the user's own, which wraps another."""
+
+    sde: df.SDE
+    inner: EulerSource
+    start_time: float | None = eqx.field(static=True)
+
+    def frame(self, tau, x0):
+        return self.inner.frame(tau, x0)
+
+
+def test_classes_of_the_user_are_passed_again(density, tmp_path):
+    source = density.ansatz.source
+    own = Shifted(source.sde, source, source.start_time)
+    path = tmp_path / "own.dflow"
+    eqx.tree_at(lambda d: d.ansatz.source, density, own).save(path)
+    assert isinstance(df.load(path, classes=[Shifted]).ansatz.source, Shifted)
+    with pytest.raises(df.ModelFileError, match=r"'Shifted' that is not known.*\[Shifted\]"):
+        df.load(path)
+    assert read_header(path)["start_time"] == 0.0
+    with pytest.raises(ValueError, match="module or dataclass types; got 3"):
+        df.load(path, classes=[3])
+
+
+def test_what_files_cannot_hold_is_named(density, tmp_path):
+    source = density.ansatz.source
+    own = Shifted(source.sde, jnp.tanh, source.start_time)
+    changed = eqx.tree_at(lambda d: d.ansatz.source, density, own)
+    with pytest.raises(ValueError, match=r"`density.ansatz.source.inner`.*cannot hold"):
+        changed.save(tmp_path / "own.dflow")
+    assert not (tmp_path / "own.dflow").exists()
+
+
+@pytest.mark.parametrize(
+    "model, settings",
+    [
+        (df.models.heston(), {"source": "moments"}),
+        (df.models.benes(dim=3), {"basis": "separated", "networks": "own", "source": "euler"}),
+        (df.models.benes(), {"flow": "affine", "masks": "fixed", "source": "euler"}),
+    ],
+    ids=["charted", "rotated", "affine"],
+)
+def test_every_array_comes_back(model, settings, tmp_path):
+    saved = stepped_density(model, **settings)
+    saved.save(tmp_path / "model.dflow")
+    again = df.load(tmp_path / "model.dflow")
+    for name in ("ansatz", "trajectory", "scope", "chart"):
+        assert eqx.tree_equal(getattr(saved, name), getattr(again, name)), name
 
 
 def test_new_files_are_as_readable_as_others(saved, tmp_path):

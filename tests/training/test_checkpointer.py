@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.checkpoint_file import Contents, parts, read
+from diracflow.sde.fingerprint import Fingerprint
+from diracflow.training.checkpoint_file import Contents, file_content, read
 from diracflow.training.checkpoint_folder import holds_checkpoint, opened
-from diracflow.training.checkpointer import Keeper, keeper_in
+from diracflow.training.checkpointer import Checkpointer, checkpointer_in
+from diracflow.training.multiprocess import Crew
 from diracflow.training.run_identity import Identity
 from diracflow.training.state import State
 from helpers import RECORD
 
-PROBES = {f"probe_{name}": np.arange(3.0) for name in ("tau", "given", "drift", "diffusion")}
+PROBES = Fingerprint(np.arange(3.0), *[np.ones((3, 1))] * 2, np.ones((3, 1, 1)))
 RUN = Identity({"horizon": 1.0}, PROBES)
+TABLE = ({"bound": 0.1, "stderr": np.inf, "x0": [0.5]},)
 
 
 class Stop(Exception):
@@ -43,13 +46,13 @@ class Walk:
 def walked(folder, until, stop=None, identity=RUN):
     """Resume a walk and go on to some step; returns how many steps it began with."""
     walk = Walk()
-    with keeper_in(folder) as keeper:
-        keeper.resume(lambda: identity, walk)
+    with checkpointer_in(folder) as checkpointer:
+        checkpointer.resume(lambda: identity, walk)
         began = walk.steps
-        with keeper.following():
+        with checkpointer.following():
             while walk.steps < until:
                 walk.steps += 1
-                keeper.step(walk)
+                checkpointer.step(walk)
             if stop:
                 stop()
     return began
@@ -81,10 +84,10 @@ def test_a_state_comes_back_to_the_last_bit(tmp_path):
     walk.steps = 3
     state = walk.state()
     path = tmp_path / "file"
-    path.write_bytes(b"".join(parts(Contents(RUN, state, {"jax": "1"}, ({"bound": 0.1},)))))
+    path.write_bytes(file_content(Contents(RUN, state, {"jax": "1"}, TABLE)))
     found = read(path)
-    assert found.identity.facts == RUN.facts
-    assert found.certificate == ({"bound": 0.1},)
+    assert found.identity.description == RUN.description
+    assert found.certificate == TABLE
     assert found.state.history == state.history
     assert found.state.clocks == state.clocks
     assert found.state.carried.keys() == state.carried.keys()
@@ -111,8 +114,8 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr("diracflow.training.checkpointer.time.monotonic", lambda: now[0])
     written, walk = [], Walk()
     with opened(tmp_path) as folder:
-        keeper = Keeper(folder)
-        keeper.resume(lambda: RUN, walk)
+        checkpointer = Checkpointer(folder, Crew())
+        checkpointer.resume(lambda: RUN, walk)
 
         def write(contents):
             now[0] += 0.5
@@ -122,7 +125,7 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
         for _ in range(100):
             now[0] += 1.0
             walk.steps += 1
-            keeper.step(walk)
+            checkpointer.step(walk)
     assert written == [1, 26, 51, 76]
 
 
@@ -163,7 +166,7 @@ def test_every_bit_counts(tmp_path):
         except Exception as error:
             with_warning += type(error).__name__ in ("Damaged", "CheckpointError")
         else:  # white space in the list of arrays means nothing
-            assert b"".join(parts(found)) == content
+            assert file_content(found) == content
             with_warning += 1
     assert with_warning == 60
 
@@ -197,7 +200,7 @@ def test_a_full_disk_stops_nothing(tmp_path, monkeypatch):
 
     sync = os.fsync
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.warns(df.CheckpointWarning, match="No space left.*goes on.*2 steps") as caught:
+    with pytest.warns(df.CheckpointWarning, match="No space left.*continues.*2 steps") as caught:
         walked(tmp_path, 6)
     assert len(caught) == 1
     assert states(tmp_path) == before
@@ -211,7 +214,7 @@ def test_a_directory_that_cannot_be_written_is_refused_at_once(tmp_path, monkeyp
     file = tmp_path / "file"
     file.write_text("")
     for path in (file, file / "below"):
-        with pytest.raises(df.CheckpointError, match="cannot be kept in.*can be written to"):
+        with pytest.raises(df.CheckpointError, match="cannot be written to.*is writable"):
             walked(path, 1)
 
     def denied(*arguments, **options):
@@ -267,17 +270,17 @@ def test_another_format_is_refused(tmp_path, monkeypatch):
 
 def test_a_certificate_is_kept_with_the_end_only(tmp_path):
     walk, table = Walk(), ({"t": 0.5, "bound": 0.1},)
-    with keeper_in(tmp_path) as keeper:
-        keeper.resume(lambda: RUN, walk)
+    with checkpointer_in(tmp_path) as checkpointer:
+        checkpointer.resume(lambda: RUN, walk)
         walk.steps = 2
-        keeper.step(walk)
-        keeper.finish(table)
-    with keeper_in(tmp_path) as keeper:
-        keeper.resume(lambda: RUN, Walk())
-        assert keeper.certificate == table
+        checkpointer.step(walk)
+        checkpointer.finish(table)
+    with checkpointer_in(tmp_path) as checkpointer:
+        checkpointer.resume(lambda: RUN, Walk())
+        assert checkpointer.certificate == table
         walk.steps = 3  # a limit was raised
-        keeper.step(walk)
-        assert keeper.certificate is None
+        checkpointer.step(walk)
+        assert checkpointer.certificate is None
 
 
 main_thread = pytest.mark.skipif(
@@ -301,7 +304,9 @@ def test_signals_keep_the_last_step(number, reason, tmp_path, monkeypatch):
             walked(tmp_path, 3, lambda: os.kill(os.getpid(), number))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert caught.value.__notes__[-1].startswith(f"3 steps, up to t=0.25, are kept in {tmp_path};")
+    assert caught.value.__notes__[-1].startswith(
+        f"{tmp_path} has a checkpoint of 3 steps, up to t=0.25;"
+    )
     assert names(tmp_path) == numbered(1, 3)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if number == signal.SIGTERM:
@@ -322,4 +327,4 @@ def test_a_handler_of_the_users_own_stays(tmp_path):
 def test_what_ends_a_run_before_its_first_step_says_so(tmp_path):
     with pytest.raises(Stop) as caught:
         walked(tmp_path, 0, fail)
-    assert caught.value.__notes__[-1].startswith("Nothing is kept")
+    assert caught.value.__notes__[-1].startswith("There is no checkpoint")

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from diracflow.training.checkpoint_file import packed_state, unpacked
-from diracflow.training.multiprocess import ProcessGroup, ProcessLost, detect_lost_processes, join
+from diracflow.training.checkpoint_file import packed_state, unpacked_state
+from diracflow.training.multiprocess import ProcessLost, join
 from diracflow.training.state import State
 from helpers import RECORD
 from kept_run import learned
@@ -68,11 +68,11 @@ def test_states_reach_other_processes_to_the_last_bit():
     values = {"length": 0.1, "velocity": np.ones(2), "short_steps": 3}
     state = State((0.0, 0.5), rows, rows[1:], rows[1:], (RECORD,), 1.5, values)
     table = ({"t": 0.5, "bound": 1e-3},)
-    found, certificate = unpacked(packed_state(state, table))
+    found, certificate = unpacked_state(packed_state(state, table))
     assert certificate == table
     for name, array in state.arrays().items():
         np.testing.assert_array_equal(found.arrays()[name], array)
-    assert unpacked(packed_state(None, None)) == (None, None)
+    assert unpacked_state(packed_state(None, None)) == (None, None)
 
 
 def started(folder, *extra, processes=2):

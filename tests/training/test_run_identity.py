@@ -8,7 +8,8 @@ import pytest
 import diracflow as df
 from diracflow.planning.settings import settings_for
 from diracflow.sde.conditioning import conditioning_laws
-from diracflow.training.run_identity import identity, identity_from
+from diracflow.sde.fingerprint import Fingerprint
+from diracflow.training.run_identity import Identity, identity
 
 
 def sde(rate=1.0, noise=0.5, **options):
@@ -44,9 +45,9 @@ def made(
 
 
 CHANGES = {
-    "drift": ({"equation": sde(1.0001)}, "`sde`, whose drift was"),
-    "drift by little": ({"equation": sde(1 + 1e-7)}, "`sde`, whose drift was"),
-    "diffusion": ({"equation": sde(noise=0.4)}, "`sde`, whose diffusion was"),
+    "drift": ({"equation": sde(1.0001)}, "`sde`: .* its `drift` was"),
+    "drift by little": ({"equation": sde(1 + 1e-7)}, "`sde`: .* its `drift` was"),
+    "diffusion": ({"equation": sde(noise=0.4)}, "`sde`: .* its `diffusion` was"),
     "noise columns": (
         {"equation": df.SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 2)), 1)},
         "`sde.noise_dim`, which was 1 and is now 2",
@@ -64,7 +65,7 @@ CHANGES = {
     "preset": ({"preset": "accurate", "tolerance": 1.5e-2}, "`preset`, which was quick"),
     "tolerance": ({"tolerance": 1e-3}, "`settings.tolerance`, which was 0.015 and is now 0.001"),
     "layers": ({"layers": 6}, "`settings.layers`"),
-    "allowance": ({"allowance": float("inf")}, "`settings.allowance`.*is now inf"),
+    "allowance": ({"allowance": float("inf")}, "`settings.allowance`.*is now Infinity"),
     "seed": ({"key": 1}, "`key`"),
 }
 
@@ -94,12 +95,12 @@ def test_the_same_run_is_recognised_when_written_anew():
     assert not run.differences(made(equation=sde()))
     # Limits decide where a run stops, not what it computes.
     assert not run.differences(made(max_steps=3, max_seconds=1.0))
-    assert not run.differences(identity_from(run.facts, run.probes))
+    assert not run.differences(Identity(run.description, run.fingerprint))
 
 
 def test_rounding_makes_no_other_run():
     # As another version may compute the same coefficients.
     run = made()
-    probes = {name: table * (1 + 1e-14) for name, table in run.probes.items()}
-    assert not run.differences(identity_from(run.facts, probes))
-    assert np.isfinite(run.probes["probe_drift"]).all()
+    tables = {name: table * (1 + 1e-14) for name, table in vars(run.fingerprint).items()}
+    assert not run.differences(Identity(run.description, Fingerprint(**tables)))
+    assert np.isfinite(run.fingerprint.drift).all()

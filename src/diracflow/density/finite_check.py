@@ -1,9 +1,13 @@
-"""Whether a density that was read answers at all.
+"""Checks of a density that was read from a file.
 
-Finite parameters do not make finite densities: scales are exponentials of them. To evaluate a
-density takes seconds of compilation, so it is done only where a bound on the exponents, from the
-largest parameter, leaves the possibility. Trained flows stay below it: parameters are of order one.
+A checksum detects accidents. It does not detect intent: whoever changes a file can compute a new
+checksum. So a density is evaluated once before it is handed out. Compilation takes most of the
+time, once for all densities of the same structure.
 """
+
+import dataclasses
+import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,51 +15,117 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..planning.settings import Settings
+from ..planning.settings import MOST_LEGS
+from ..sde.conditioning import furthest
+from ..sde.domains import domain_from, require_inside
+from ..sde.fingerprint import Fingerprint
+from ..sde.laws import law_from
+from ..storage.codec import made
 from ..storage.errors import DataFileError
-from .learned import TransitionDensity
+from ..training.trajectory import Trajectory
+from ..transition.transition_density import AbstractTransitionDensity
+from .learned import Facts, TransitionDensity
 
-# Logarithm of the largest number, less a margin for products over components.
-_MOST = 650.0
-# What a layer adds to the exponent beside its networks: products of inputs up to ten, dimensions.
-_BESIDE = 20.0
+# Parameters start at order one and change by less; products of larger ones overflow.
+_LARGEST = 1e6
+# Squares of clocks are times, up to rounding.
+_ROUNDING = 1e-9
+# Starts, and times, at which the density is evaluated.
+_EVALUATIONS = 8
+# Of the draws of a law, a fraction of this size is as far from the centre; 64 draws are not.
+_FAR = 1e-12
 
 
-def require_answers(density: TransitionDensity, starts: Float[np.ndarray, "n d+k"]) -> None:
-    """Raise if the log-density is not finite at the horizon, from some starts."""
-    if density.horizon == 0 or _exponent(density) < _MOST:
+def require_sound(density: TransitionDensity, stored: Fingerprint) -> None:
+    """Raise `DataFileError` unless a density is consistent and its values are finite."""
+    _require_finite_arrays(density)
+    _require_laws(density, stored)
+    _require_path(density)
+    if density.horizon == 0:
         return
+    times = density.horizon * np.linspace(1 / _EVALUATIONS, 1, _EVALUATIONS)
     with jax.enable_x64(True):
-        values = np.asarray(_answers(density, jnp.asarray(starts)))
+        starts = jnp.asarray(np.resize(stored.given, (_EVALUATIONS, stored.given.shape[1])))
+        values = np.asarray(_values(_without_provenance(density), jnp.asarray(times), starts))
     if not np.all(np.isfinite(values)):
+        raise DataFileError("it describes a density whose values are not finite.")
+
+
+def _require_finite_arrays(density: TransitionDensity) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(density):
+        if isinstance(leaf, np.ndarray) and not np.all(np.isfinite(leaf)):
+            raise DataFileError(f"`{jax.tree_util.keystr(path)[1:]}` must be finite.")
+
+
+def _require_laws(density: TransitionDensity, stored: Fingerprint) -> None:
+    """Raise unless laws and maps are valid and the points of the fingerprint follow the laws."""
+    scope, sde = density.scope, density.sde
+    for law in (scope.starts, *scope.params, *([scope.start_times] if scope.start_times else [])):
+        law_from(law.describe())  # which checks parameters
+    for part in density.chart.maps:
+        domain_from(part.describe())
+    if scope.law.dim != stored.given.shape[1] or scope.names != sde.params:
         raise DataFileError(
-            f"its parameters, up to {np.abs(density.trajectory.thetas).max():.3g}, make a density "
-            "that is not finite."
+            f"its laws must be those of {stored.given.shape[1]} numbers, of which "
+            f"{list(sde.params)} are parameters; got {scope.law.dim} and {list(scope.names)}."
+        )
+    with jax.enable_x64(True):
+        require_inside(sde.domain, jnp.asarray(stored.given[:, : sde.dim]))
+        squared = np.asarray(scope.squared_distance(jnp.asarray(stored.given)))
+    if not np.all(squared <= furthest(scope.freedom, _FAR)):
+        raise DataFileError("the starts of its fingerprint must be draws of its laws.")
+
+
+def _require_path(density: TransitionDensity) -> None:
+    path, reach = density.trajectory, density.reach
+    clocks = path.clocks
+    if clocks[0] < 0 or np.any(np.diff(clocks) <= 0):
+        raise DataFileError("`clocks` must increase, from zero or later.")
+    with np.errstate(over="ignore"):
+        largest = max(np.abs(table).max(initial=0) for table in _sizes(path))
+    if largest > _LARGEST:
+        raise DataFileError(
+            f"its parameters reach {largest:.3g}; they must be at most {_LARGEST:g}."
+        )
+    # A density that equals its source has taken no step.
+    if len(clocks) > 1 and not math.isclose(clocks[-1] ** 2, reach, rel_tol=_ROUNDING):
+        raise DataFileError(
+            f"`clocks` must end at the square root of the trained time, {math.sqrt(reach):g}; got "
+            f"{clocks[-1]:g}."
+        )
+    sizes = density.dim, density.noise_dim, density.params
+    expected = density.sde.dim, density.legs * density.sde.dim, density.sde.params
+    horizon = density.legs * reach * (1 + _ROUNDING)
+    if sizes != expected or not 1 <= density.legs <= MOST_LEGS or not density.horizon <= horizon:
+        raise DataFileError(
+            f"its dimensions must be {expected}, with 1 to {MOST_LEGS} legs of {reach:g} up to its "
+            f"horizon; got {sizes} and {density.legs} legs up to {density.horizon:g}."
         )
 
 
-def _exponent(density: TransitionDensity) -> float:
-    """A bound on logarithms of squares of what a flow computes."""
-    path, settings = density.trajectory, density.facts.settings
+def _sizes(path: Trajectory) -> tuple[np.ndarray, ...]:
     gaps = np.diff(path.clocks)[:, None]
-    # Between knots a cubic leaves them by at most 4/27 of each velocity times the step.
-    bends = [np.abs(gaps * table).max(initial=0.0) for table in (path.first, path.last)]
-    largest = float(np.abs(path.thetas).max() + 0.15 * sum(bends))
-    return 2 * (settings.layers or 0) * _of_layer(settings, largest)
+    return path.thetas, gaps * path.first, gaps * path.last
 
 
-def _of_layer(settings: Settings, largest: float) -> float:
-    if settings.flow == "affine":
-        return largest + _BESIDE / 4  # outputs of the network are bounded, but for `log_reach`
-    return 2 * ((settings.hidden or 0) + 1) * largest + _BESIDE
+def _without_provenance(part: Any) -> Any:
+    """Return a density as a key of compiled programs, which its provenance does not affect."""
+    if isinstance(part, Facts):
+        return None
+    if not isinstance(part, AbstractTransitionDensity):
+        return part
+    names = [field.name for field in dataclasses.fields(part)]
+    return made(type(part), {name: _without_provenance(getattr(part, name)) for name in names})
 
 
 @eqx.filter_jit
-def _answers(density: TransitionDensity, starts: Float[Array, "n d+k"]) -> Float[Array, " n"]:
-    state = density._at_time(jnp.asarray(density.horizon))
-
-    def one(start: Float[Array, " d+k"]) -> Float[Array, ""]:
+def _values(
+    density: AbstractTransitionDensity, times: Float[Array, " n"], starts: Float[Array, "n d+k"]
+) -> Float[Array, " n"]:
+    def one(pair: tuple[Array, Array]) -> Float[Array, ""]:
+        time, start = pair
+        state = density._at_time(time)
         end = density._from_noise(state, jnp.zeros(density.noise_dim), start)
         return density._log_prob(state, end, start)
 
-    return jax.vmap(one)(starts)
+    return jax.lax.map(one, (times, starts))

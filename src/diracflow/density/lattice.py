@@ -16,12 +16,26 @@ from jaxtyping import Array, Float
 from ..flow.ansatz import AbstractAnsatz
 from .subintervals import TOGETHER, Beginnings, Legs
 
+# Rows of probabilities sum to one, up to rounding.
+_UNIT = 1e-9
+
 
 class Lattice(eqx.Module):
     """Points, and the probabilities of moves between them over 1, 2, 4, ... whole legs."""
 
     points: Float[Array | np.ndarray, "n d"]
     moves: Float[Array | np.ndarray, "powers n n"]
+
+    def __check_init__(self) -> None:
+        count = len(self.points)
+        if self.points.ndim != 2 or self.moves.shape[1:] != (count, count) or count == 0:
+            raise ValueError(
+                "A lattice has points of shape (n, d) and moves of shape (powers, n, n); got "
+                f"{self.points.shape} and {self.moves.shape}."
+            )
+        moves = np.asarray(self.moves)
+        if np.any(moves < 0) or not np.allclose(moves.sum(axis=-1), 1.0, rtol=0, atol=_UNIT):
+            raise ValueError("Rows of the moves of a lattice must be probabilities.")
 
 
 def weighed(lattice: Lattice, legs: Legs, start: Float[Array, " d"]) -> Beginnings:

@@ -1,203 +1,176 @@
-r"""Model files: arrays and a JSON header in one file, with a SHA-256 of everything.
+r"""Model files: the arrays of a density and a JSON header in one file, with a SHA-256 of it.
 
-Loading executes nothing from the file. Built-in SDEs are made again from their name and arguments;
-a user's SDE is passed again and compared with values of its coefficients stored at probe points.
+Loading executes nothing from the file. Built-in SDEs are built from their name and arguments. A
+user's SDE is passed again, and its coefficients are compared with stored values.
 """
 
-import json
+import dataclasses
 import os
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
-import jax
-import jax.random as jr
 import numpy as np
 
-from ..models.catalogue import model
-from ..planning.build_ansatz import build_ansatz
-from ..planning.sizes import parameter_count
-from ..sde.chart import Chart
-from ..sde.conditioning import ConditioningLaws, conditioning_laws
-from ..sde.domains import domain_from
-from ..sde.laws import law_from
+from ..sde.fingerprint import Fingerprint, fingerprint, fingerprint_at
 from ..sde.sde import SDE
 from ..storage.atomic import write_atomically
+from ..storage.codec import Arrays, Decoder, Encoder
 from ..storage.container import MAX_BYTES, packed, read_container
 from ..storage.errors import DataFileError, named
-from ..storage.strict_json import parsed
-from ..training.history import Record
-from ..training.status import Status
-from .arrays import (
-    MARKS,
-    PATH,
-    Arrays,
-    check_arrays,
-    lattice_arrays,
-    lattice_of,
-    trajectory_of,
-)
-from .file_fingerprint import (
-    compare_marks,
-    compare_probes,
-    marks,
-    probe_values,
-    require_among_starts,
-)
-from .finite_check import require_answers
-from .header import described, settings_of, with_numbers
-from .header_checks import check_header
-from .learned import Facts, TransitionDensity
-from .migration import format_of, migrated
+from ..storage.strict_json import json_text
+from .encoding import CLASSES, StoredSDE, encode_sde, sde_decoder, stored_sde, with_users
+from .finite_check import require_sound
+from .learned import TransitionDensity
 
+FORMAT = 1
 _KIND = "diracflow"
-# The first format whose headers are JSON to the letter, and whose files have marks.
-_STRICT = 7
+# Relative difference at which an SDE is another one. Some hold their constants in float32.
+_TOLERANCE = 1e-5
 
 
 class ModelFileError(DataFileError):
-    """A file that cannot be read as the model it claims to be."""
+    """A file that cannot be read as a model."""
 
 
 def save(density: TransitionDensity, path: str | os.PathLike) -> None:
-    """Write `density` to `path`, replacing what is there only once all is written."""
-    arrays = {
-        **{name: getattr(density.trajectory, name) for name in PATH},
-        **probe_values(density.sde, density.scope, density.start_time, density.horizon),
-        MARKS: marks(density.ansatz),
-        **lattice_arrays(density.lattice),
-    }
-    arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
-    header = json.dumps(described(density), allow_nan=False)
-    write_atomically(path, packed(_KIND, header, arrays))
+    """Write `density` to `path`; an existing file is replaced once the new one is complete."""
+    encoder = Encoder(CLASSES, encode_sde)
+    probes = fingerprint(density.sde, density.scope.law, density.start_time, density.horizon)
+    parts = {"sde": stored_sde(density.sde), "fingerprint": probes, "density": density}
+    header = {name: encoder(part, name) for name, part in parts.items()}
+    text = json_text({"format": FORMAT, **header})
+    write_atomically(path, [packed(_KIND, text, encoder.arrays)])
 
 
 def load(
-    path: str | os.PathLike, sde: SDE | None = None, *, max_bytes: int = MAX_BYTES
+    path: str | os.PathLike,
+    sde: SDE | None = None,
+    *,
+    classes: Iterable[type] = (),
+    max_bytes: int = MAX_BYTES,
 ) -> TransitionDensity:
     """Read a density written by `save`.
 
     **Arguments:**
 
     - `path`: the file.
-    - `sde`: the equation, unless it is a built-in model's. It must be the one the density was
-        learned for; its coefficients are compared with stored values.
-    - `max_bytes`: larger files are refused before they are read.
+    - `sde`: the equation, unless it is that of a built-in model. It must be the one the density
+        was learned for; its coefficients are compared with stored values.
+    - `classes`: classes of your own that the density contains, such as that of a source.
+    - `max_bytes`: the largest size of a file that is read.
+
+    **Returns:**
+
+    The density. `ModelFileError` is raised if the file is not what `save` wrote.
     """
     if sde is not None and not isinstance(sde, SDE):
         raise ValueError(f"`sde` must be a `diracflow.SDE`; got {type(sde).__name__}.")
+    known = with_users(classes)
     with named(path, ModelFileError):
         header, arrays = _read(path, max_bytes)
         try:
-            return _restored(header, arrays, sde)
+            return _restored(header, arrays, sde, known)
         except DataFileError:
             raise
-        except (ValueError, ArithmeticError) as error:
+        except Exception as error:  # whatever parts that do not fit together lead to
             raise DataFileError(f"what it describes cannot be built: {error}") from error
 
 
 def read_header(path: str | os.PathLike, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """The header of a model file, in the present format, after everything has been verified."""
+    """Return what a model file says about its density, in plain Python values."""
     with named(path, ModelFileError):
-        return with_numbers(_read(path, max_bytes)[0])
+        header, arrays = _read(path, max_bytes)
+        try:
+            stored, _ = _equation(header, arrays)
+            decoder = Decoder(arrays, CLASSES, sde_decoder(stored.stand_in()), SimpleNamespace)
+            return _described(stored, decoder(header["density"], "density"))
+        except DataFileError:
+            raise
+        except Exception as error:
+            raise DataFileError(f"what it describes cannot be built: {error}") from error
 
 
 def _read(path: str | os.PathLike, max_bytes: int) -> tuple[dict[str, Any], Arrays]:
     try:
-        container = read_container(path, _KIND, max_bytes=max_bytes)
+        header, arrays = read_container(path, _KIND, max_bytes=max_bytes)
     except FileNotFoundError:
         raise FileNotFoundError(f"No model file at {os.fspath(path)}.") from None
-    words: list[str] = []
-    header, arrays = parsed(container.header.encode(), words=words), container.arrays
-    written = format_of(header)
-    if words and written >= _STRICT:
-        raise DataFileError(f"its header has {words[0]}, which is not JSON.")
-    if written >= _STRICT and MARKS not in arrays:
-        raise DataFileError(f"it lacks the array `{MARKS}`.")
-    header, arrays = migrated(header, arrays)
-    check_header(header)
-    check_arrays(header, arrays)
+    written = header.get("format") if isinstance(header, dict) else None
+    if isinstance(written, bool) or not isinstance(written, int):
+        raise DataFileError(f"it must have a number as its `format`; got {str(written)[:40]}.")
+    if written != FORMAT:
+        raise DataFileError(
+            f"it has format {written}; this diracflow reads format {FORMAT}. Upgrade diracflow, or "
+            "use the version that wrote it."
+        )
+    if set(header) != {"format", "sde", "fingerprint", "density"}:
+        raise DataFileError(f"its header has the entries {', '.join(header)[:200]}.")
     return header, arrays
 
 
-def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> TransitionDensity:
-    settings, start_time = settings_of(header), header["start_time"]
-    _require_width(header, arrays)
-    sde = _equation(header["sde"], sde)
-    laws = _laws(header, sde)
-    chart = Chart(sde, tuple(map(domain_from, header["maps"])))
-    require_among_starts(laws, chart, arrays)
-    compare_probes(sde, arrays, start_time)
-    with jax.enable_x64(True):
-        ansatz = build_ansatz(
-            *(chart.equation(), chart.law(laws.law), start_time),
-            *(header["leg"], settings, jr.key(0)),
-        )
-    compare_marks(marks(ansatz), arrays.get(MARKS))
-    facts, lattice = _facts(header), lattice_of(arrays, settings.legs or 1)
-    parts = ansatz, trajectory_of(arrays), laws, facts, chart
-    density = TransitionDensity(*parts, lattice=lattice)
-    require_answers(density, arrays["probe_x"])
+def _equation(header: dict[str, Any], arrays: Arrays) -> tuple[StoredSDE, Fingerprint]:
+    """Decode what does not need an SDE, and take its arrays out of `arrays`."""
+    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("fingerprint.")}
+    decoder = Decoder(own, CLASSES, _no_external)
+    stored, probes = (decoder(header[name], name) for name in ("sde", "fingerprint"))
+    decoder.require_all_used()
+    if not isinstance(stored, StoredSDE) or not isinstance(probes, Fingerprint):
+        raise DataFileError("its `sde` and its `fingerprint` must be those of an SDE.")
+    return stored, probes
+
+
+def _no_external(decoder: Decoder, node: dict[str, Any], path: str) -> Any:
+    raise DataFileError(f"`{path}` is not an object that files have; got {str(node)[:60]}.")
+
+
+def _restored(
+    header: dict[str, Any], arrays: Arrays, sde: SDE | None, classes: dict[str, type]
+) -> TransitionDensity:
+    stored, probes = _equation(header, arrays)
+    sde = stored.rebuilt() if sde is None else sde
+    stored.require(sde)
+    decoder = Decoder(arrays, classes, sde_decoder(sde))
+    density = decoder(header["density"], "density")
+    decoder.require_all_used()
+    if not isinstance(density, TransitionDensity):
+        raise DataFileError(f"it must hold a density; got {type(density).__name__}.")
+    _require_same(sde, density.start_time, probes)
+    require_sound(density, probes)
     return density
 
 
-def _facts(header: dict[str, Any]) -> Facts:
-    header = with_numbers(header)
-    return Facts(
-        settings=settings_of(header),
-        preset=header["preset"],
-        asked_horizon=header["asked_horizon"],
-        status=Status[header["status"]],
-        seconds=header["seconds"],
-        history=tuple(Record(**record) for record in header["history"]),
-        versions=header["versions"],
-        why_source=header["why_source"],
-        key=tuple(header["key"]),
-        certificate=tuple(header["certificate"]),
-        errors=tuple(header["errors"]),
-        boundaries=tuple(header["boundaries"]),
-        leg=header["leg"],
-    )
-
-
-def _require_width(header: dict[str, Any], arrays: Arrays) -> None:
-    """Raise if the flow of the settings is not the one whose parameters the file holds."""
-    given = arrays["probe_x"].shape[1]
-    width = parameter_count(header["sde"]["dim"], given, settings_of(header))
-    found = arrays["thetas"].shape[1]
-    if found != width:
+def _require_same(sde: SDE, start_time: float | None, stored: Fingerprint) -> None:
+    """Raise unless an SDE has the stored coefficients."""
+    if not (np.isfinite(stored.drift).any() and np.isfinite(stored.diffusion).any()):
+        raise DataFileError("its fingerprint has no finite value by which to know the SDE.")
+    found = fingerprint_at(sde, start_time, stored.tau, stored.given)
+    difference = stored.difference(found, _TOLERANCE)
+    if difference:
         raise DataFileError(
-            f"the flow of these settings has {width} parameters; the file holds {found}."
+            f"it was learned for another SDE: {difference}. Pass the SDE that was learned."
         )
 
 
-def _laws(header: dict[str, Any], sde: SDE) -> ConditioningLaws:
-    stored = [dict(law) for law in header["params"]]
-    params = {law.pop("name"): law_from(law) for law in stored}
-    if tuple(params) != sde.params:
-        raise DataFileError(
-            f"it was learned for an SDE with the parameters {list(params)}; the SDE given has "
-            f"{list(sde.params)}."
-        )
-    times = None if header["start_times"] is None else law_from(header["start_times"])
-    return conditioning_laws(sde, law_from(header["starts"]), params, times)
-
-
-def _equation(stored: dict[str, Any], sde: SDE | None) -> SDE:
-    if sde is None and stored["model"] is None:
-        raise DataFileError(
-            "it was learned for an SDE of the user's, which files do not contain. Pass it: "
-            "`load(path, sde=sde)`."
-        )
-    if sde is None:
-        sde = model(stored["model"], **stored["arguments"]).sde
-    if (sde.dim, sde.noise_dim) != (stored["dim"], stored["noise_dim"]):
-        raise DataFileError(
-            f"it was learned for an SDE with {stored['dim']} components and "
-            f"{stored['noise_dim']} noise columns; got {sde.dim} and {sde.noise_dim}."
-        )
-    domain = [part.ends for part in map(domain_from, stored["domain"])]
-    if domain != [part.ends for part in sde.domain]:
-        raise DataFileError(
-            f"it was learned on the domain {domain}, lower and upper ends of each component; "
-            f"that of the SDE given is {[part.ends for part in sde.domain]}."
-        )
-    return sde
+def _described(stored: StoredSDE, density: TransitionDensity) -> dict[str, Any]:
+    """Return the entries that `diracflow info` and reports show."""
+    facts = density.facts
+    settings = dataclasses.replace(facts.settings, legs=density.legs)
+    sde = {**vars(stored), "domain": [part.describe() for part in stored.domain]}
+    return {
+        "format": FORMAT,
+        "sde": sde | {"params": list(stored.params)},
+        "maps": [part.describe() for part in density.chart.maps],
+        "starts": density.scope.starts.describe(),
+        **density.scope.describe(),
+        "start_time": density.start_time,
+        "horizon": density.horizon,
+        "settings": dataclasses.asdict(settings),
+        "status": facts.status.name,
+        "history": [dataclasses.asdict(record) for record in facts.history],
+        "key": list(facts.key),
+        **{name: list(getattr(facts, name)) for name in ("boundaries", "certificate", "errors")},
+        **{name: getattr(facts, name) for name in ("asked_horizon", "preset", "why_source")},
+        **{name: getattr(facts, name) for name in ("seconds", "versions", "memory")},
+        "leg": facts.trained_for(),
+    }

@@ -1,17 +1,17 @@
-"""The error of files that are not what they should be."""
+"""The error of files with unexpected content."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class DataFileError(ValueError):
-    """A file that cannot be taken as what it claims to be."""
+    """A file whose content is not what its reader expects."""
 
 
 @contextmanager
 def named(path: object, error: type[DataFileError]) -> Iterator[None]:
-    """Within this, refusals become an `error` that names the file."""
+    """Turn each `DataFileError` raised in this context into an `error` that names the file."""
     try:
         yield
-    except DataFileError as refusal:
-        raise error(f"{path}: {refusal}") from refusal
+    except DataFileError as reason:
+        raise error(f"{path}: {reason}") from reason

@@ -1,47 +1,61 @@
-"""JSON from anywhere: bounded before it is read, and without what readers disagree about.
+"""JSON text of plain Python values, and a strict reader of JSON from unknown sources.
 
-Twice the same name, numbers that are not finite, texts that cannot be written down: other readers
-take these in other ways, or fail later.
+The reader bounds size and depth before it parses, and refuses what other readers interpret
+differently: repeated names, numbers that are not finite, text that cannot be encoded.
 """
 
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from .errors import DataFileError
 
-# Levels of nesting; headers have six.
-MOST_LEVELS = 32
-# Values of all kinds. A record of a step has 13, a training up to some thousand steps.
+# Largest nesting depth. The tree of a density has about 40 levels.
+MOST_LEVELS = 64
+# Largest number of values. One step of a training has 13, and there are a few thousand steps.
 MOST_VALUES = 500_000
-# Digits of a whole number; Python's own bound is far above what fits in a float.
+# Largest number of digits of an integer; Python's own bound is far above what fits in a float.
 _MOST_DIGITS = 30
+# Characters that act on a terminal; tabs and line ends are harmless.
+_CONTROL = {*range(32), *range(127, 160)} - {9, 10, 12, 13}
 
-# A string, or what makes levels and values. Possessive, and a string without end reaches to that of
-# the text: time is linear in the length.
+# A string, or a character that makes levels and values. The quantifiers are possessive, and an
+# unterminated string extends to the end of the text, so that the time is linear in the length.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[{\]},]', re.DOTALL)
 
 
-def parsed(text: bytes, *, words: list[str] | None = None) -> Any:
-    """What a JSON text says, in plain Python.
+def plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON; words stand for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
-    The tokens `NaN`, `Infinity` and `-Infinity` are not JSON and are refused, unless there is a
-    list `words`: they are added to it and taken as strings.
-    """
 
-    def word(token: str) -> str:
-        if words is None:
-            raise DataFileError(f"its JSON has {token} where a number must be finite.")
-        words.append(token)
-        return token
+def json_text(value: Any) -> str:
+    """Return the JSON text of `plain(value)`."""
+    return json.dumps(plain(value), allow_nan=False)
 
+
+def printable(text: str) -> str:
+    """Return the text without characters that act on a terminal or cannot be encoded."""
+    seen = "".join("?" if ord(c) in _CONTROL else c for c in text)
+    return seen.encode("utf-8", "replace").decode("utf-8")
+
+
+def parsed(text: bytes) -> Any:
+    """Return the content of a JSON text; raise `DataFileError` if it is not strict JSON."""
     _require_small(text)
     try:
         return json.loads(
             text.decode("utf-8"),
             object_pairs_hook=_without_repetition,
-            parse_constant=word,
+            parse_constant=_finite,
             parse_float=_finite,
             parse_int=_short,
         )
@@ -52,7 +66,7 @@ def parsed(text: bytes, *, words: list[str] | None = None) -> Any:
 
 
 def _require_small(text: bytes) -> None:
-    """Raise as soon as a text has too many levels or values; both are bounded from above."""
+    """Raise if a text has too many levels or values."""
     level = values = 0
     for token in _TOKEN.finditer(text):
         character = text[token.start() : token.start() + 1]
@@ -78,7 +92,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(token: str) -> float:
     number = float(token)
     if not math.isfinite(number):
-        raise DataFileError(f"its JSON has the number {token[:40]}, beyond the largest.")
+        raise DataFileError(f"its JSON has the number {token[:40]}, which is not finite.")
     return number
 
 

@@ -1,9 +1,9 @@
-"""What can be wrong with a checkpoint."""
+"""Errors and warnings of checkpoints."""
 
 
 class CheckpointError(ValueError):
-    """A directory that a training cannot be kept in, or resumed from."""
+    """A directory in which a training cannot write checkpoints, or from which it cannot resume."""
 
 
 class CheckpointWarning(UserWarning):
-    """A training goes on, but not quite as its checkpoint promises."""
+    """A training continues, but its checkpoints do not guarantee what they usually do."""

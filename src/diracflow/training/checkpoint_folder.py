@@ -1,4 +1,4 @@
-"""The directory of a run: its last two checkpoints, and a lock against a second run."""
+"""The directory of a run: its last two checkpoints, and a lock that excludes a second run."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from ..storage.atomic import write_atomically
 from ..storage.lock import Locked, locked
 from .checkpoint_errors import CheckpointError, CheckpointWarning
-from .checkpoint_file import Contents, Damaged, parts, read
+from .checkpoint_file import Contents, Damaged, file_content, read
 
 _KEPT = 2
 _LOCK = "checkpoint.lock"
@@ -21,8 +21,8 @@ _FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
 
 @contextmanager
 def opened(path: str | os.PathLike) -> Iterator["Folder"]:
-    """A directory to keep a run in, made if need be, and locked."""
-    folder = _path(path).absolute()  # also if the process changes its directory
+    """Open a directory for checkpoints: create it if it does not exist, and lock it."""
+    folder = _path(path).absolute()  # the process may change its directory
     with ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -32,30 +32,30 @@ def opened(path: str | os.PathLike) -> Iterator["Folder"]:
                 file.write(b"room?")
         except Locked as holder:
             raise CheckpointError(
-                f"Another run is kept in {folder}, by {holder}. Wait for its end, or give another "
+                f"Another run uses {folder}: {holder}. Wait until it ends, or give another "
                 "directory."
             ) from None
         except OSError as error:
             raise CheckpointError(
-                f"A training cannot be kept in {folder}: {error.strerror or error}. Give a "
-                "directory that can be written to."
+                f"Checkpoints cannot be written to {folder}: {error.strerror or error}. Give a "
+                "directory that is writable."
             ) from error
         yield Folder(folder)
 
 
 def holds_checkpoint(path: str | os.PathLike) -> bool:
-    """Whether there is a run to resume in a directory."""
+    """Return `True` if a directory has a checkpoint to resume from."""
     return bool(_files(_path(path)))
 
 
 class Folder:
-    """A directory that this run has to itself."""
+    """A directory that is locked for this run."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
 
     def newest(self) -> Contents | None:
-        """The last checkpoint that is whole; those damaged are put aside, with a warning."""
+        """Return the last undamaged checkpoint; rename damaged ones, with a warning."""
         for path in _files(self.path):
             try:
                 return read(path)
@@ -64,16 +64,16 @@ class Folder:
                 path.replace(aside)  # or it would count as one of the last two
                 warnings.warn(
                     f"{path} cannot be resumed from: {damage}. It is now {aside.name}; the run "
-                    "goes on from the checkpoint before it, or from the start if there is none.",
+                    "resumes from the checkpoint before it, or from the start if there is none.",
                     CheckpointWarning,
                     stacklevel=4,
                 )
         return None
 
     def write(self, contents: Contents) -> None:
-        """Keep a checkpoint, and let go of all but the last two; an `OSError` changes nothing."""
+        """Write a checkpoint and delete all but the last two; an `OSError` changes nothing."""
         path = self.path / f"checkpoint-{contents.steps:06d}.safetensors"
-        write_atomically(path, parts(contents))
+        write_atomically(path, [file_content(contents)])
         for old in _files(self.path)[_KEPT:]:
             old.unlink()
 
@@ -85,7 +85,7 @@ def _path(path: str | os.PathLike) -> pathlib.Path:
 
 
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Checkpoints, the newest first."""
+    """Return the checkpoints, the newest first."""
     if not folder.is_dir():
         return []
     found = [(_FILE.fullmatch(path.name), path) for path in folder.iterdir()]
@@ -93,6 +93,6 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _sweep(folder: pathlib.Path) -> None:
-    """Remove what a killed run was writing."""
+    """Remove the incomplete files of a killed run."""
     for path in folder.glob(".checkpoint-*.safetensors.*"):
         path.unlink()

@@ -1,4 +1,4 @@
-"""When a run is kept, and how it is resumed."""
+"""Writing checkpoints during a training, and resuming from them."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from .checkpoint_errors import CheckpointError, CheckpointWarning
-from .checkpoint_file import Contents, packed_state, unpacked
+from .checkpoint_file import Contents, Table, packed_state, unpacked_state
 from .checkpoint_folder import Folder, opened
 from .environment import environment
 from .loop import TimeLoop
@@ -17,61 +17,70 @@ from .run_identity import Identity
 from .state import State
 from .termination import terminable
 
-# A checkpoint holds the whole path so far. Between two of them there is so many times as long as
-# the last one took: all of them together take two per cent of the time, however long the path.
+# A checkpoint holds the whole path so far. The time between two checkpoints is this multiple of
+# the time to write the last one, so that all of them take two per cent of a training of any length.
 _SPACING = 50
 
 
-class NoKeeper:
-    """Keeps nothing."""
+class NoCheckpointer:
+    """Writes no checkpoints."""
 
-    certificate: tuple[dict[str, Any], ...] | None = None
+    certificate: Table | None = None  # of the run that was resumed, if it had one
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
-        """There is nothing to go on from."""
+        """Restore a loop from the last checkpoint of the same run, if there is one."""
 
     def following(self) -> AbstractContextManager[None]:
-        """Within this context the run is kept whatever ends it."""
+        """Return a context at whose end, for any reason, a checkpoint is written."""
         return nullcontext()
 
     def step(self, loop: TimeLoop) -> None:
-        """Called after every accepted step."""
+        """Note an accepted step."""
 
-    def finish(self, certificate: tuple[dict[str, Any], ...]) -> None:
-        """Called once, at the end."""
+    def finish(self, certificate: Table) -> None:
+        """Note the certificate at the end of a training."""
 
 
-class Keeper(NoKeeper):
-    """Keeps a run in a directory that is open."""
+class Checkpointer(NoCheckpointer):
+    """Writes checkpoints to an open directory, as the first of the processes of a training."""
 
-    def __init__(self, folder: Folder):
-        self._folder = folder
+    def __init__(self, folder: Folder, processes: ProcessGroup):
+        self._folder, self._processes = folder, processes
         self._environment = environment()
         self._identity: Identity | None = None
         self._latest: State | None = None  # after the last accepted step
-        self._kept: State | None = None  # of what is on the disk
-        self._next = 0.0  # when the next may be written
+        self._written: State | None = None  # in the newest file
+        self._next = 0.0  # time of the next checkpoint
         self._warned = False
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
-        """Let a loop go on from the last checkpoint, if there is one of the same run."""
-        self._identity, found = run(), self._folder.newest()
+        def restored() -> bytes:
+            self._restore(run(), loop)
+            return packed_state(self._latest, self.certificate)
+
+        if type(self._processes) is ProcessGroup:
+            self._restore(run(), loop)
+        else:
+            self._processes.broadcast(restored)
+
+    def _restore(self, identity: Identity, loop: TimeLoop) -> None:
+        self._identity, found = identity, self._folder.newest()
         if found is None:
             return
-        differences = found.identity.differences(self._identity)
+        differences = found.identity.differences(identity)
         if differences:
             raise CheckpointError(
-                f"{self._folder.path} keeps another run. It differs in {'; in '.join(differences)}."
-                " Give another directory, or delete this one to start afresh."
+                f"{self._folder.path} has the checkpoint of another run. It differs in "
+                f"{'; in '.join(differences)}. Give another directory, or delete this one to start "
+                "again."
             )
         self._compare(found.environment)
         loop.restore(found.state)
-        self._latest = self._kept = found.state
+        self._latest = self._written = found.state
         self.certificate = found.certificate or None
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Within this context the run is kept whatever ends it."""
         try:
             with terminable():
                 try:
@@ -79,35 +88,32 @@ class Keeper(NoKeeper):
                 finally:
                     self._write_latest()
         except BaseException as reason:
-            standing = self._standing()
-            text = standing[0].upper() + standing[1:]
-            reason.add_note(f"{text}; the same call goes on from there.")
+            reason.add_note(f"{self._standing()}; the same call resumes from there.")
             raise
 
     def step(self, loop: TimeLoop) -> None:
-        """Called after every accepted step."""
         self._latest, self.certificate = loop.state(), None
         if time.monotonic() >= self._next:
             self._write_latest()
 
-    def finish(self, certificate: tuple[dict[str, Any], ...]) -> None:
-        """Keep the certificate, too, so that it is not computed again."""
+    def finish(self, certificate: Table) -> None:
+        """Write the certificate, too, so that it is not computed again."""
         if certificate and certificate != self.certificate and self._latest is not None:
             self.certificate = certificate
             self._write(self._latest)
 
     def _write_latest(self) -> None:
-        if self._latest is not None and self._latest is not self._kept:
+        if self._latest is not None and self._latest is not self._written:
             self._write(self._latest)
 
     def _write(self, state: State) -> None:
-        assert self._identity is not None  # a loop is resumed, or not, before it steps
+        assert self._identity is not None  # `resume` is called before the first step
         contents = Contents(self._identity, state, self._environment, self.certificate or ())
         began = time.monotonic()
         try:
             self._folder.write(contents)
-            self._kept = state
-        except (OSError, MemoryError) as error:  # a checkpoint is not worth a training
+            self._written = state
+        except (OSError, MemoryError) as error:  # which must not end a training
             self._warn_once(getattr(error, "strerror", None) or str(error) or "out of memory")
         ended = time.monotonic()
         self._next = ended + _SPACING * (ended - began)
@@ -116,78 +122,59 @@ class Keeper(NoKeeper):
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"A checkpoint could not be written to {self._folder.path}: "
-                f"{error}. The training goes on, and tries again later; "
-                f"{self._standing()}.",
+                f"A checkpoint could not be written to {self._folder.path}: {error}. The training "
+                f"continues and tries again later. {self._standing()}.",
                 CheckpointWarning,
                 stacklevel=8,
             )
 
     def _compare(self, before: Mapping[str, Any]) -> None:
-        names = [name for name, now in self._environment.items() if before.get(name) != now]
-        if names:
-            changes = ", ".join(
-                f"{name} was {before.get(name)!r} and is {self._environment[name]!r}"
-                for name in names
-            )
+        now = self._environment
+        changes = [
+            f"{name} was {before.get(name)!r} and is {value!r}"
+            for name, value in now.items()
+            if before.get(name) != value
+        ]
+        if changes:
             warnings.warn(
-                f"The run in {self._folder.path} began in another environment: {changes}. It goes "
-                "on, but need not end in the same bits as one without an interruption.",
+                f"The run in {self._folder.path} began in another environment: "
+                f"{', '.join(changes)}. It resumes, but its result need not be bit-for-bit that of "
+                "an uninterrupted run.",
                 CheckpointWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _standing(self) -> str:
-        if self._kept is None:
-            return f"nothing is kept in {self._folder.path} yet"
-        steps, reached = len(self._kept.history), self._kept.history[-1].time
-        return f"{steps} steps, up to t={reached:g}, are kept in {self._folder.path}"
+        if self._written is None:
+            return f"There is no checkpoint in {self._folder.path} yet"
+        steps, reached = len(self._written.history), self._written.history[-1].time
+        return f"{self._folder.path} has a checkpoint of {steps} steps, up to t={reached:g}"
 
 
-class Follower(NoKeeper):
-    """Goes on where the first process of several does, and leaves keeping to it."""
+class Follower(NoCheckpointer):
+    """Resumes where the first process does, which writes the checkpoints."""
 
     def __init__(self, processes: ProcessGroup):
         self._processes = processes
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
-        """Let a loop go on from what the first process has found."""
-        state, self.certificate = unpacked(self._processes.broadcast(bytes))
+        state, self.certificate = unpacked_state(self._processes.broadcast(bytes))
         if state is not None:
             loop.restore(state)
 
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """SIGTERM ends this process as it does the first."""
-        with terminable():
-            yield
-
-
-class Leader(Keeper):
-    """A keeper that tells the other processes what it has found."""
-
-    def __init__(self, folder: Folder, processes: ProcessGroup):
-        super().__init__(folder)
-        self._processes = processes
-
-    def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
-        """Let a loop go on from the last checkpoint, and those of the other processes."""
-
-        def found() -> bytes:
-            super(Leader, self).resume(run, loop)
-            return packed_state(self._latest, self.certificate)
-
-        self._processes.broadcast(found)
+    def following(self) -> AbstractContextManager[None]:
+        """Return a context in which SIGTERM ends this process as it ends the first."""
+        return terminable()
 
 
 @contextmanager
-def keeper_in(
+def checkpointer_in(
     path: str | os.PathLike | None, processes: ProcessGroup | None = None
-) -> Iterator[NoKeeper]:
-    """A keeper for a directory, or one that keeps nothing; of several processes the first keeps."""
+) -> Iterator[NoCheckpointer]:
+    """Open a directory for checkpoints; of several processes the first one writes them."""
     processes = processes or ProcessGroup()
     if path is None:
-        yield NoKeeper()
+        yield NoCheckpointer()
     elif not processes.first:
         processes.broadcast(bytes)
         yield Follower(processes)
@@ -200,8 +187,4 @@ def keeper_in(
                 return b""
 
             processes.broadcast(enter)
-            yield (
-                Keeper(folders[0])
-                if type(processes) is ProcessGroup
-                else Leader(folders[0], processes)
-            )
+            yield Checkpointer(folders[0], processes)

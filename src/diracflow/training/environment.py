@@ -1,4 +1,4 @@
-"""What decides on the last bits of a result, beside the run itself."""
+"""The environment of a run, which determines how its results are rounded."""
 
 import hashlib
 import os
@@ -8,12 +8,12 @@ from typing import Any
 
 import jax
 
-# They change the order in which sums are taken, and so the rounding.
+# These change the order of summation, and so the rounding.
 _VARIABLES = ("XLA_FLAGS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def versions() -> dict[str, str]:
-    """Versions of what determines the numbers."""
+    """Return the versions of the packages that compute the results."""
     from importlib.metadata import version
 
     packages = {name: version(name) for name in ("diracflow", "jax", "jaxlib", "equinox")}
@@ -21,7 +21,7 @@ def versions() -> dict[str, str]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, threads and the machine, in plain Python."""
+    """Return versions, threads and the machine, in plain Python values."""
     from importlib.metadata import version
 
     return {
@@ -37,14 +37,14 @@ def environment() -> dict[str, Any]:
 
 
 def _threads() -> int:
-    """Cores that this process may run on: compiled code takes a thread for each."""
+    """Return the number of cores of this process; compiled code uses one thread for each."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _processor() -> str:
-    """The processor's name and its instructions, for which code is compiled."""
+    """Return the name of the processor and a hash of its instruction set."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

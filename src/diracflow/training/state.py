@@ -1,4 +1,4 @@
-"""All that a training carries from one accepted step to the next."""
+"""The state of a training between two accepted steps."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ Rows = tuple[Float[np.ndarray, " m"], ...]
 
 _PATH = ("clocks", "thetas", "first", "last")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Record))
-# Names of arrays with carried values begin with this.
+# Prefix of the names of arrays with carried values.
 _CARRIED = "carried."
 
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """A loop after an accepted step: the path, its history, and what the next step builds on."""
+    """The path of a loop, its history, and the values that the next step needs."""
 
     clocks: tuple[float, ...]
     thetas: Rows
@@ -30,7 +30,7 @@ class State:
     carried: Mapping[str, Any]  # numbers and arrays, by the names that loops give them
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays, to the last bit."""
+        """Return the state as arrays, bit for bit."""
         width = len(self.thetas[0])
         history = [dataclasses.astuple(record) for record in self.history]
         return {
@@ -45,7 +45,7 @@ class State:
 
 
 def state_from(arrays: Mapping[str, np.ndarray]) -> State:
-    """The state of which these are the `arrays`; a `ValueError` if they do not fit together."""
+    """Return the state with these arrays; raise `ValueError` if they are inconsistent."""
     missing = [name for name in (*_PATH, "history", "seconds") if name not in arrays]
     if missing:
         raise ValueError(f"the state of a training lacks {', '.join(missing)}")
@@ -63,7 +63,7 @@ def state_from(arrays: Mapping[str, np.ndarray]) -> State:
         last=tuple(map(np.array, last)),
         history=tuple(map(_record, arrays["history"])),
         seconds=arrays["seconds"].item(),
-        # Numbers become Python's, as they were: JAX distinguishes them from arrays of one.
+        # Scalars become Python numbers again: JAX distinguishes them from arrays.
         carried={n.removeprefix(_CARRIED): a if a.ndim else a.item() for n, a in carried.items()},
     )
 

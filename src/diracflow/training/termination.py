@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that a run can be kept before its process ends."""
+"""SIGTERM as an exception, so that a run can write a checkpoint before its process ends."""
 
 import signal
 import threading
@@ -18,8 +18,8 @@ class TrainingTerminated(SystemExit):
 def terminable() -> Iterator[None]:
     """Raise `TrainingTerminated` on SIGTERM, once.
 
-    A handler of the user's own stays in force, and so does the default outside the main thread,
-    where Python handles no signals.
+    A handler installed by the user stays in force. Outside the main thread, where Python handles
+    no signals, the default action stays in force.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
@@ -27,7 +27,7 @@ def terminable() -> Iterator[None]:
         return
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # while the run is being kept
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # while the checkpoint is written
         raise TrainingTerminated
 
     signal.signal(signal.SIGTERM, terminate)
