@@ -3,8 +3,8 @@ import os
 import pathlib
 import time
 
-# Two workers fill two cores, and waiting BLAS threads take time from them: the moment closure, which
-# integrates small matrices, takes ten times as long with them. This must come before NumPy.
+# Two workers fill two cores. Spinning BLAS threads would slow them down: the moment closure, which
+# integrates small matrices, takes ten times as long with them. NumPy reads this on import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
@@ -20,15 +20,15 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Files that take longest, so that no worker is left with one of them at the end. The first trains
 # the density that others load, while another worker is busy with the second.
-LONGEST = (
-    *(
-        "test_learning.py",
-        "cli/test_app.py",
-        "galerkin/test_layouts.py",
-        "flow/test_coupling_flow.py",
-    ),
-    *("training/test_multiprocess.py", "explore/test_server.py", "training/test_checkpointer.py"),
-)
+LONGEST = [
+    "test_learning.py",
+    "cli/test_app.py",
+    "galerkin/test_layouts.py",
+    "flow/test_coupling_flow.py",
+    "training/test_multiprocess.py",
+    "explore/test_server.py",
+    "training/test_checkpointer.py",
+]
 
 
 def pytest_addoption(parser):
@@ -38,11 +38,12 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    names = [str(pathlib.Path(__file__).parent / name) for name in LONGEST]
-    order = {name: rank for rank, name in enumerate(names)}
-    items.sort(key=lambda item: order.get(str(item.path), len(order)))
+    folder = pathlib.Path(__file__).parent
+    rank = {folder / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
+@pytest.hookimpl(tryfirst=True)  # before fixtures are made
 def pytest_runtest_setup(item):
     until = item.config.getoption("--until")
     if until is not None and time.time() > until:
