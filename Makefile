@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-slow test-newest lint types docs experiments clean
+.PHONY: install install-optional demo test test-slow test-newest lint types docs experiments clean
 
 install: $(STAMP)
 
@@ -16,20 +16,32 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/diracflow run benes --preset quick --out runs/benes
 
-# Compiled code is kept from one run to the next.
-test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.pytest_cache/jax
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.3
-test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# Compiled code is kept for later runs, and for the other of the two workers. Programs of tests run
+# for milliseconds after seconds of compilation, so LLVM need not optimise them. BLAS threads of
+# two workers would wait for each other.
+FAST := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
+	XLA_FLAGS="--xla_backend_optimization_level=0 $(XLA_FLAGS)" OPENBLAS_NUM_THREADS=1
 
+test: $(STAMP)
+	$(FAST) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Whole trainings: more is computed than compiled. With UNTIL, the time in seconds since 1970 after
+# which no test is begun.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2 --dist loadfile \
+		$(if $(UNTIL),-x --until $(UNTIL))
+
+# What `make install` leaves out and some tests need: a browser's driver, Dask and Ray.
+install-optional: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e '.[browser,dask,ray]'
 
 # The other end of the versions: the newest Python that runs here, with the newest that the registry
 # gives of everything. A part of the tests that touches every package we import.
 NEWEST ?= $(shell .ci/newest-python)
-NEWEST_TESTS := $(addprefix tests/,problem/test_sde.py problem/test_laws.py training/test_step.py \
-	density/test_files.py uses/test_numpyro_law.py view/test_lines.py training/test_settings.py)
+NEWEST_TESTS := $(addprefix tests/,sde/test_sde.py sde/test_laws.py training/test_step.py \
+	density/test_files.py uses/test_numpyro_law.py view/test_lines.py planning/test_settings.py)
 
 test-newest: .venv-newest/installed
 	.venv-newest/bin/python -m pytest -n 2 --dist loadfile $(NEWEST_TESTS)

@@ -1,13 +1,53 @@
 import itertools
+import os
+import pathlib
+import time
+
+# Two workers fill two cores. Spinning BLAS threads would slow them down: the moment closure, which
+# integrates small matrices, takes ten times as long with them. NumPy reads this on import.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import jax.random as jr
 import pytest
 
 import diracflow as df
+from diracflow.storage.lock import Locked, locked
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+# Files that take longest, so that no worker is left with one of them at the end. The first trains
+# the density that others load, while another worker is busy with the second.
+LONGEST = [
+    "test_learning.py",
+    "cli/test_app.py",
+    "galerkin/test_layouts.py",
+    "flow/test_coupling_flow.py",
+    "training/test_multiprocess.py",
+    "explore/test_server.py",
+    "training/test_checkpointer.py",
+]
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--until", type=float, help="skip tests not begun by this time, in seconds since 1970"
+    )
+
+
+def pytest_collection_modifyitems(items):
+    folder = pathlib.Path(__file__).parent
+    rank = {folder / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures are made
+def pytest_runtest_setup(item):
+    until = item.config.getoption("--until")
+    if until is not None and time.time() > until:
+        pytest.skip(f"no time was left for {item.nodeid}")
 
 
 @pytest.fixture
@@ -19,10 +59,36 @@ def getkey(request):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _compiled_code_is_let_go():
-    """Thousands of programs in one process exhaust the memory maps that the compiler needs."""
+def _compiled_code_is_released():
+    """Release compiled programs before they exhaust the memory maps of the process.
+
+    Linux allows 65530 maps, and each program takes several. Programs are kept until then, because
+    later modules use them again.
+    """
     yield
-    jax.clear_caches()
+    maps = pathlib.Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > 25_000:
+        jax.clear_caches()
+
+
+def made_once(tmp_path_factory, name, make):
+    """Return the density that `make` trains, which only the first worker to ask does train.
+
+    The others wait for its file and load it.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    path = folder / f"{name}.dflow"
+    while True:
+        try:
+            with locked(folder / f"{name}.lock"):
+                if path.exists():
+                    return df.load(path)
+                density = make()
+                density.save(path)
+                return density
+        except Locked:
+            time.sleep(0.2)
 
 
 @pytest.fixture(scope="session")
@@ -32,15 +98,19 @@ def benes():
 
 
 @pytest.fixture(scope="session")
-def trained(benes):
+def trained(benes, tmp_path_factory):
     """A small real training, shared by all tests that need a learned density."""
-    return df.learn(
-        benes.sde,
-        benes.starts,
-        0.3,
-        key=jr.key(0),
-        preset="quick",
-        hidden=4,
-        tolerance=1e-2,
-        certify=False,  # compiles for seconds; `tests/certify` does it
+    return made_once(
+        tmp_path_factory,
+        "trained",
+        lambda: df.learn(
+            benes.sde,
+            benes.starts,
+            0.3,
+            key=jr.key(0),
+            preset="quick",
+            hidden=4,
+            tolerance=1e-2,
+            certify=False,  # compiles for seconds; `tests/certify` does it
+        ),
     )

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from diracflow.cli import app, inputs, run_command
 from diracflow.cli.run_command import _bounds, run_model
 
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
@@ -13,6 +14,22 @@ def call(*arguments, cwd=None):
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=250
     )
+
+
+@pytest.fixture
+def call_here(tmp_path, monkeypatch, capsys):
+    """Run a command in this process, which spares the imports; `test_manners` starts processes."""
+    monkeypatch.chdir(tmp_path)
+    for module in (inputs, run_command):
+        monkeypatch.setattr(module, "prepare_jax", lambda: None)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["diracflow", *arguments])
+        with pytest.raises(SystemExit) as end:
+            app.main()
+        return end.value.code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +56,13 @@ def test_run_leaves_model_report_and_figures(ran):
     assert "max_steps" in result.stderr
 
 
-def test_info_as_text_and_as_json(ran):
+def test_info_as_text_and_as_json(ran, call_here):
     path = str(ran[0] / "runs" / "benes" / "model.dflow")
-    text = call("info", path)
-    assert "built-in model benes" in text.stdout
-    assert "STEP_LIMIT" in text.stdout
-    header = json.loads(call("info", path, "--json").stdout)
+    code, text, _ = call_here("info", path)
+    assert code == 0
+    assert "built-in model benes" in text
+    assert "STEP_LIMIT" in text
+    header = json.loads(call_here("info", path, "--json")[1])
     assert header["settings"]["samples"] == 64
 
 
@@ -90,9 +108,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("arguments, message", MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_get_one_clear_line(arguments, message, tmp_path):
-    result = call(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+def test_mistakes_get_one_clear_line(arguments, message, tmp_path, call_here):
+    code, _, said = call_here(*arguments)
+    assert code == 2
+    assert message in said
+    assert "Traceback" not in said
     assert not list(tmp_path.iterdir()), "a mistake must leave nothing behind"

@@ -1,5 +1,6 @@
 """Every flow goes through the same list; a new one is a line in `FLOWS`."""
 
+import functools
 import itertools
 
 import equinox as eqx
@@ -8,12 +9,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-
-import diracflow as df
 from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.masks import orders
-from diracflow.planning.settings import settings_for
 from diracflow.planning.sizes import sized
+
+import diracflow as df
+from diracflow.planning.settings import settings_for
 
 
 def settings(dim, preset, **changes):
@@ -22,107 +23,130 @@ def settings(dim, preset, **changes):
 
 def ansatz(dim, preset, **changes):
     model = df.models.ornstein_uhlenbeck(dim)
+    changes = {"source": "euler"} | changes  # the quickest to build; flows do not depend on it
     return build_ansatz(
         *(model.sde, model.starts, 0.0, 1.0, settings(dim, preset, **changes), jr.key(1))
     )
 
 
 FLOWS = {
-    "affine-2d": ansatz(2, "paper"),
-    "affine-2d-two-layers": ansatz(2, "paper", layers=2, hidden=3, beta=0.5),
-    "affine-3d-permuted": ansatz(3, "paper", layers=4, idle_dim=1, masks="permuted"),
-    "affine-6d-fixed": ansatz(6, "paper", layers=4),
-    "affine-6d-permuted": ansatz(6, "paper", layers=6, masks="permuted"),
-    "monotone-1d": ansatz(1, "accurate"),
-    "monotone-2d": ansatz(2, "accurate"),
-    "monotone-2d-one-bump": ansatz(2, "accurate", layers=2, hidden=3, bumps=1, beta=0.5),
-    "monotone-3d": ansatz(3, "accurate", idle_dim=2),
-    "monotone-6d": ansatz(6, "accurate"),
+    "affine-2d": (2, "paper", {}),
+    "affine-2d-two-layers": (2, "paper", {"layers": 2, "hidden": 3, "beta": 0.5}),
+    "affine-3d-permuted": (3, "paper", {"layers": 4, "idle_dim": 1, "masks": "permuted"}),
+    "affine-6d-fixed": (6, "paper", {"layers": 4}),
+    "affine-6d-permuted": (6, "paper", {"layers": 6, "masks": "permuted"}),
+    "monotone-1d": (1, "accurate", {}),
+    "monotone-2d": (2, "accurate", {}),
+    "monotone-2d-one-bump": (2, "accurate", {"layers": 2, "hidden": 3, "bumps": 1, "beta": 0.5}),
+    "monotone-3d": (3, "accurate", {"idle_dim": 2}),
+    "monotone-6d": (6, "accurate", {}),
 }
 # Others are like these but for their sizes.
 SLOW = ("affine-2d-two-layers", "affine-6d-fixed", "monotone-2d-one-bump")
 each_flow = pytest.mark.parametrize(
-    "start",
-    [
-        pytest.param(flow, id=name, marks=pytest.mark.slow if name in SLOW else ())
-        for name, flow in FLOWS.items()
-    ],
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in FLOWS]
 )
 
 
-def moved(start, key):
-    """The flow away from the identity."""
-    return start.at(start.theta + 0.1 * jr.normal(key, start.theta.shape)).flow
+class Evaluation(eqx.Module):
+    """A flow at one point, computed by one compiled program for all tests of a flow."""
+
+    theta: jax.Array
+    x: jax.Array
+    z: jax.Array
+    log_det: jax.Array
+    back: jax.Array  # from the source to the state again
+    jacobian: jax.Array
+    gradient: jax.Array  # of the log-density in all parameters
+    stages: jax.Array
+    by_block: jax.Array  # where each block alone takes the state
+    theta_again: jax.Array
+
+
+@eqx.filter_jit
+def evaluation(start, theta, x, x0):
+    base = start.at(theta)
+    flow = base.flow
+    z, log_det = flow.to_source(x, x0)
+    log_prob = lambda theta: base.at(theta).log_prob(x, jnp.array(0.5), x0)
+    return Evaluation(
+        theta=theta,
+        x=x,
+        z=z,
+        log_det=log_det,
+        back=flow.from_source(z, x0),
+        jacobian=jax.jacfwd(lambda x: flow.to_source(x, x0)[0])(x),
+        gradient=jax.grad(log_prob)(theta),
+        stages=jnp.stack(flow.stages(z, x0)),
+        by_block=eqx.filter_vmap(lambda block: block.to_source(x, x0)[0])(flow.blocks),
+        theta_again=base.theta,
+    )
+
+
+@functools.cache
+def evaluated(name):
+    """Evaluate a flow at the identity and away from it."""
+    dim, preset, changes = FLOWS[name]
+    start, rng = ansatz(dim, preset, **changes), np.random.default_rng(len(name))
+    x, x0, away = rng.normal(size=dim), rng.normal(size=dim), rng.normal(size=start.theta.shape)
+    return [evaluation(start, start.theta + size * away, x, x0) for size in (0.0, 0.1)]
 
 
 @each_flow
-def test_starts_at_the_identity(start, getkey):
-    x, x0 = jr.normal(getkey(), (2, start.source.sde.dim))
-    z, log_det = start.flow.to_source(x, x0)
-    np.testing.assert_allclose(z, x, rtol=1e-14)
-    assert log_det == 0
+def test_starts_at_the_identity(name):
+    found, _ = evaluated(name)
+    np.testing.assert_allclose(found.z, found.x, rtol=1e-14)
+    assert found.log_det == 0
 
 
 @each_flow
-def test_round_trip(start, getkey):
-    flow, dim = moved(start, getkey()), start.source.sde.dim
-    x, x0 = jr.normal(getkey(), (2, dim))
-    z, _ = flow.to_source(x, x0)
-    assert np.max(np.abs(z - x)) > 1e-3
+def test_round_trip(name):
+    _, found = evaluated(name)
+    assert np.max(np.abs(found.z - found.x)) > 1e-3
     # Layers divide by slopes of 1 - beta or more and by mixing matrices; rounding grows a little.
-    np.testing.assert_allclose(flow.from_source(z, x0), x, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found.back, found.x, rtol=1e-10, atol=1e-10)
 
 
 @each_flow
-def test_log_determinant_is_that_of_the_jacobian(start, getkey):
-    flow, dim = moved(start, getkey()), start.source.sde.dim
-    x, x0 = jr.normal(getkey(), (2, dim))
-    jacobian = jax.jacfwd(lambda x: flow.to_source(x, x0)[0])(x)
-    expected = jnp.linalg.slogdet(jacobian)[1]
-    np.testing.assert_allclose(flow.to_source(x, x0)[1], expected, rtol=1e-9, atol=1e-11)
+def test_log_determinant_is_that_of_the_jacobian(name):
+    _, found = evaluated(name)
+    expected = np.linalg.slogdet(np.asarray(found.jacobian))[1]
+    np.testing.assert_allclose(found.log_det, expected, rtol=1e-9, atol=1e-11)
 
 
 @each_flow
-def test_gradient_reaches_every_parameter(start, getkey):
-    base = start.at(start.theta + 0.1 * jr.normal(getkey(), start.theta.shape))
-    x, x0 = jr.normal(getkey(), (2, start.source.sde.dim))
-    tau = jnp.array(0.5)
-    gradient = jax.grad(lambda theta: base.at(theta).log_prob(x, tau, x0))(base.theta)
-    assert np.all(np.isfinite(gradient))
-    assert np.all(gradient != 0)
+def test_gradient_reaches_every_parameter(name):
+    _, found = evaluated(name)
+    assert np.all(np.isfinite(found.gradient))
+    assert np.all(np.asarray(found.gradient) != 0)
 
 
 @each_flow
-def test_stages_lead_from_source_to_state(start, getkey):
-    flow, dim = moved(start, getkey()), start.source.sde.dim
-    z, x0 = jr.normal(getkey(), (2, dim))
-    stages = flow.stages(z, x0)
-    np.testing.assert_array_equal(stages[0], z)
-    np.testing.assert_allclose(stages[-1], flow.from_source(z, x0), rtol=1e-12)
+def test_stages_lead_from_source_to_state(name):
+    _, found = evaluated(name)
+    np.testing.assert_array_equal(found.stages[0], found.z)
+    np.testing.assert_allclose(found.stages[-1], found.back, rtol=1e-12)
 
 
 @each_flow
-def test_parameters_round_trip(start, getkey):
-    theta = jr.normal(getkey(), start.theta.shape)
-    np.testing.assert_array_equal(start.at(theta).theta, theta)
+def test_parameters_round_trip(name):
+    _, found = evaluated(name)
+    np.testing.assert_array_equal(found.theta_again, found.theta)
+
+
+@each_flow
+def test_each_block_moves_every_component(name):
+    _, found = evaluated(name)
+    assert np.all(np.abs(np.asarray(found.by_block) - np.asarray(found.x)) > 1e-6)
 
 
 def test_scale_stays_within_its_bounds(getkey):
-    layer = moved(FLOWS["affine-2d"], getkey()).blocks.first.layer
-    layer = jax.tree.map(lambda leaf: 50 * leaf[0] if eqx.is_array(leaf) else leaf, layer)
+    start = ansatz(2, "paper")
+    flow = start.at(start.theta + 0.1 * jr.normal(getkey(), start.theta.shape)).flow
+    layer = jax.tree.map(lambda leaf: 50 * leaf[0] if eqx.is_array(leaf) else leaf, flow.blocks)
+    layer = layer.first.layer
     scale, _ = layer._coefficients(jr.normal(getkey(), (1,)), jr.normal(getkey(), (2,)))
     assert np.all((scale >= 1 - layer.beta) & (scale <= 1 + layer.beta))
-
-
-@each_flow
-def test_each_block_moves_every_component(start, getkey):
-    flow, dim = moved(start, getkey()), start.source.sde.dim
-    x, x0 = jr.normal(getkey(), (2, dim))
-    for index in range(len(jax.tree.leaves(flow.blocks)[0])):
-        block = jax.tree.map(
-            lambda leaf, i=index: leaf[i] if eqx.is_array(leaf) else leaf, flow.blocks
-        )
-        assert np.all(np.abs(block.to_source(x, x0)[0] - x) > 1e-6)
 
 
 @pytest.mark.parametrize(

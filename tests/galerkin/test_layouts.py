@@ -25,7 +25,8 @@ def found(tmp_path_factory):
     """What a process with two devices has computed; devices are counted once in a process."""
     path = tmp_path_factory.mktemp("layouts") / "found.npz"
     script = pathlib.Path(__file__).with_name("layouts.py")
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    environment = os.environ | {"XLA_FLAGS": flags}
     subprocess.run([sys.executable, str(script), str(path)], check=True, env=environment)
     with np.load(path) as file:
         tables = dict(file)

@@ -97,7 +97,6 @@ def test_forcing_is_the_defect_of_the_density(preset, context, model, getkey):
 
 
 @BOTH
-@pytest.mark.slow
 def test_jacobian_and_forcing_have_mean_zero_under_the_density(preset, getkey):
     # E[grad_theta log P] = 0 and E[f] = 0 because mass is conserved; before centring.
     model, n = df.models.benes(), 4096
@@ -126,7 +125,6 @@ def test_start_time_shifts_the_coefficients(preset, getkey):
 
 
 # Networks that follow paths are given the start as well.
-@pytest.mark.slow
 @pytest.mark.parametrize("context", ["start", "path"])
 def test_linearisation_agrees_with_derivatives(context, getkey):
     model = df.models.sheared(2)  # noise that depends on the state, so that every term counts

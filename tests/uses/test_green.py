@@ -132,7 +132,7 @@ OVER_LEGS = dataclasses.replace(
 )
 
 
-@pytest.fixture(scope="module", params=["lattice", pytest.param("walked", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["lattice", "walked"])
 def over_legs(request):
     density = still_density(OVER_LEGS, legs=3)
     return density.on_lattice() if request.param == "lattice" else density
