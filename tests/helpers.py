@@ -14,7 +14,7 @@ from diracflow.planning.settings import settings_for
 from diracflow.planning.sizes import sized
 from diracflow.planning.subinterval_rule import leg_length
 from diracflow.sde.chart import chart_for
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 from diracflow.sde.laws import AbstractLaw
 from diracflow.training.history import Record
 from diracflow.training.trajectory import Trajectory
@@ -60,7 +60,9 @@ RECORD = Record(
 def still_density(model, horizon=None, **settings):
     """A density whose flow has not moved, so that it is its source, which here is exact."""
     varied = isinstance(model.start_time, AbstractLaw)
-    laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
+    laws = conditioning_laws(
+        model.sde, model.starts, model.params, model.start_time if varied else None
+    )
     small = {"layers": 2, "hidden": 3, "legs": 1}
     chosen = sized(settings_for("quick", **small | settings), model.sde.dim)
     began, end = None if varied else model.start_time, horizon or model.horizon
@@ -76,7 +78,9 @@ def still_density(model, horizon=None, **settings):
 def stepped_density(model, steps=3, **settings):
     """A density whose flow has moved as if it had been trained, which takes no time."""
     varied, end = isinstance(model.start_time, AbstractLaw), 0.5
-    laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
+    laws = conditioning_laws(
+        model.sde, model.starts, model.params, model.start_time if varied else None
+    )
     began, rng = None if varied else model.start_time, np.random.default_rng(0)
     small = {"layers": 2, "hidden": 3, "context": "start", "legs": 1}
     chosen = sized(settings_for("quick", **small | settings), model.sde.dim)

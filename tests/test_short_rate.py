@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ncx2
 
 import diracflow as df
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 
 pytest.importorskip("numpyro")
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "experiments"))
@@ -94,7 +94,7 @@ def test_drawn_parameters_lie_in_their_prior():
 def test_densities_are_read_back_and_others_refused(tmp_path, monkeypatch):
     model = df.models.cir_family()
     problem = rate_densities.Problem("cir", model.sde, model.starts, 0.5, model.params)
-    laws = scope(model.sde, model.starts, model.params, None)
+    laws = conditioning_laws(model.sde, model.starts, model.params, None)
     # All that is looked at; building even the source of a real density compiles for a minute.
     held = types.SimpleNamespace(scope=laws, starts=laws.starts, horizon=0.5)
     monkeypatch.setattr(df, "load", lambda path, sde: held)

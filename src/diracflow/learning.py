@@ -37,7 +37,7 @@ from .sde.argument_checks import checked_flag, checked_key
 from .sde.boundaries import BoundaryWarning, boundaries, boundary_message
 from .sde.chart import chart_for
 from .sde.coefficient_checks import check_coefficients, check_starts, is_degenerate
-from .sde.conditioning import scope
+from .sde.conditioning import conditioning_laws
 from .sde.laws import AbstractLaw
 from .sde.sde import SDE
 from .training.checkpointer import NoKeeper, keeper_in
@@ -141,7 +141,7 @@ def learn(
         raise ValueError(
             f"`starts` must be a law such as `diracflow.Normal(0.0, 1.0)`; got {starts!r}."
         )
-    laws = scope(sde, starts, params, times)
+    laws = conditioning_laws(sde, starts, params, times)
     law, key = laws.law, checked_key(key)
     with contextlib.ExitStack() as stack:
         with jax.enable_x64(True):

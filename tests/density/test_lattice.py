@@ -18,7 +18,7 @@ from diracflow.density.arrays import lattice_arrays, lattice_of
 from diracflow.density.lattice import Lattice
 from diracflow.density.lattice_points import _around, _lost, powers
 from diracflow.planning.subinterval_rule import meets_in_lattice
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 from file_mutations import signed, unpacked
 from helpers import require_derivatives, still_density
 
@@ -147,7 +147,7 @@ def test_lattices_are_for_the_plane_and_single_equations():
     assert meets_in_lattice(PLANE.sde, PLANE.starts)
     assert not meets_in_lattice(solid.sde, solid.starts)
     assert not meets_in_lattice(
-        family.sde, scope(family.sde, family.starts, family.params, None).law
+        family.sde, conditioning_laws(family.sde, family.starts, family.params, None).law
     )
 
 

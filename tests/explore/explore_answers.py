@@ -12,7 +12,7 @@ from diracflow.density.learned import Facts
 from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.settings import settings_for
 from diracflow.planning.sizes import sized
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 from diracflow.training.trajectory import Trajectory
 
 
@@ -32,7 +32,7 @@ def fields(body):
 
 def unmoved(model, horizon):
     """A density whose flow has not moved: its source, which is exact for linear SDEs."""
-    laws = scope(model.sde, model.starts, model.params, None)
+    laws = conditioning_laws(model.sde, model.starts, model.params, None)
     settings = sized(settings_for("quick", layers=2, hidden=4), model.sde.dim, laws.law.dim)
     with jax.enable_x64(True):
         ansatz = build_ansatz(model.sde, laws.law, 0.0, horizon, settings, jr.key(0))

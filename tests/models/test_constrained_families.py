@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 
 # Family, the model with these parameters fixed, and values inside the box.
 PAIRS = {
@@ -63,5 +63,5 @@ def test_models_are_found_by_name(family, member, params):
 
 
 def model_draws(model):
-    laws = scope(model.sde, model.starts, model.params, None)
+    laws = conditioning_laws(model.sde, model.starts, model.params, None)
     return laws.law.sample(jax.random.key(0), (64,))

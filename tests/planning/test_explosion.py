@@ -6,7 +6,7 @@ import pytest
 
 import diracflow as df
 from diracflow.planning.explosion import explodes
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 from diracflow.source.closure import ClosureSource
 from diracflow.source.ensemble import ensemble
 
@@ -28,7 +28,7 @@ def equation(drift):
 @pytest.mark.parametrize("drift, horizon, expected", DRIFTS.values(), ids=DRIFTS)
 def test_explosions_are_told_from_stiffness(drift, horizon, expected):
     sde = equation(drift)
-    law = scope(sde, df.Normal(0.0, 1.0), None, None).law
+    law = conditioning_laws(sde, df.Normal(0.0, 1.0), None, None).law
     assert explodes(sde, law, 0.0, horizon) is expected
 
 

@@ -13,7 +13,7 @@ from diracflow.planning.context_rule import settled_context
 from diracflow.planning.settings import settings_for
 from diracflow.planning.subinterval_rule import settled_legs
 from diracflow.sde.chart import plain_chart
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 
 LAW = df.Normal(0.0, 1.0).expand(2)
 
@@ -29,7 +29,9 @@ def noise(t, x):
 def legs_of(drift, horizon, diffusion=noise, law=LAW, **settings):
     sde = df.SDE(drift, diffusion, 2)
     problem = sde, law, 0.0, horizon
-    outside = functools.partial(outside_starts, scope(sde, law, None, None), plain_chart(sde))
+    outside = functools.partial(
+        outside_starts, conditioning_laws(sde, law, None, None), plain_chart(sde)
+    )
     with jax.enable_x64(True):
         chosen = settled_context(settings_for("quick", **settings), *problem)
         return settled_legs(chosen, *problem, outside)

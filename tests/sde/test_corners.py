@@ -7,14 +7,14 @@ import pytest
 import diracflow as df
 from diracflow.sde import boundaries as module
 from diracflow.sde.boundaries import boundaries
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 
 BOX = {"rate": df.Uniform(1, 4), "level": df.Uniform(0.2, 0.4)}
 
 
 def found(noise, **others):
     model = df.models.cir_family()
-    laws = scope(model.sde, model.starts, BOX | {"noise": noise} | others, None)
+    laws = conditioning_laws(model.sde, model.starts, BOX | {"noise": noise} | others, None)
     return laws.law, boundaries(model.sde, laws.law, 0.0, 1.0)[0]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import diracflow as df
 from diracflow.planning.settings import settings_for
-from diracflow.sde.conditioning import scope
+from diracflow.sde.conditioning import conditioning_laws
 from diracflow.training.run_identity import identity, identity_from
 
 
@@ -37,7 +37,7 @@ def made(
 ):
     law = isinstance(time, df.Uniform)
     equation = equation or (sde() if params is None else family())
-    laws = scope(equation, starts, params, time if law else None)
+    laws = conditioning_laws(equation, starts, params, time if law else None)
     chosen = settings_for(preset, **{"samples": 64, **settings})
     began = None if law else time
     return identity(equation, laws, began, horizon, preset, chosen, jr.key(key))

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.chart import Chart
-from ..sde.conditioning import Scope, furthest
+from ..sde.conditioning import ConditioningLaws, furthest
 from ..sde.domains import require_inside
 from ..sde.fingerprint import coefficients
 from ..sde.sde import SDE
@@ -30,7 +30,7 @@ _FAR = 1e-12
 
 
 def probe_values(
-    sde: SDE, laws: Scope, start_time: float | None, horizon: float
+    sde: SDE, laws: ConditioningLaws, start_time: float | None, horizon: float
 ) -> dict[str, np.ndarray]:
     """Points, and the coefficients there."""
     with jax.enable_x64(True):
@@ -61,7 +61,9 @@ def compare_probes(sde: SDE, arrays: dict[str, np.ndarray], start_time: float | 
             )
 
 
-def require_among_starts(laws: Scope, chart: Chart, arrays: dict[str, np.ndarray]) -> None:
+def require_among_starts(
+    laws: ConditioningLaws, chart: Chart, arrays: dict[str, np.ndarray]
+) -> None:
     """Raise unless the points of the probes could be draws of the laws, inside the domain."""
     with jax.enable_x64(True):
         require_inside(chart.sde.domain, jnp.asarray(arrays["probe_x"][:, : chart.sde.dim]))

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import chdtrc
 
 from ..sde.chart import Chart
-from ..sde.conditioning import Scope, furthest
+from ..sde.conditioning import ConditioningLaws, furthest
 from ..transition.batching import in_pieces
 from ..transition.device_cache import compiled
 
@@ -34,13 +34,17 @@ class OutsideWarning(UserWarning):
     """A density was asked for starts outside the law it was trained on."""
 
 
-def outside_starts(scope: Scope, chart: Chart, g: Float[Array, "n d+k"]) -> Bool[Array, " n"]:
+def outside_starts(
+    scope: ConditioningLaws, chart: Chart, g: Float[Array, "n d+k"]
+) -> Bool[Array, " n"]:
     """Which starts, in the coordinates of a chart, are outside."""
     y, rest = jnp.split(g, [len(chart.maps)], axis=1)
     return scope.outside(jnp.concatenate([jax.vmap(chart.from_real)(y), rest], axis=1), OUTSIDE)
 
 
-def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: object) -> None:
+def guard(
+    scope: ConditioningLaws, x0: Float[Array, "*batch d+k"], strict: bool, once_for: object
+) -> None:
     """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
@@ -61,11 +65,15 @@ def guard(scope: Scope, x0: Float[Array, "*batch d+k"], strict: bool, once_for: 
 
 
 @compiled
-def _squared_distances(scope: Scope, x0: Float[Array, "*batch d+k"]) -> Float[Array, "*batch"]:
+def _squared_distances(
+    scope: ConditioningLaws, x0: Float[Array, "*batch d+k"]
+) -> Float[Array, "*batch"]:
     return scope.squared_distance(x0)
 
 
-def _message(scope: Scope, x0: np.ndarray, squared: np.ndarray, outside: np.ndarray) -> str:
+def _message(
+    scope: ConditioningLaws, x0: np.ndarray, squared: np.ndarray, outside: np.ndarray
+) -> str:
     furthest = x0.reshape(-1, x0.shape[-1])[np.argmax(squared)]
     beyond = chdtrc(scope.freedom, squared.max())
     return (
@@ -76,7 +84,7 @@ def _message(scope: Scope, x0: np.ndarray, squared: np.ndarray, outside: np.ndar
     )
 
 
-def _shown(scope: Scope, g: np.ndarray) -> str:
+def _shown(scope: ConditioningLaws, g: np.ndarray) -> str:
     start, tail = np.split(g, [scope.starts.dim or 1])
     names = (*scope.names, "start_time")[: len(tail)]
     values = (f", {name}={value:g}" for name, value in zip(names, tail, strict=True))

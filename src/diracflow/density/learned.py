@@ -16,7 +16,7 @@ from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.argument_checks import checked_count, checked_key, checked_point
 from ..sde.chart import Chart, plain_chart, start_coordinates
-from ..sde.conditioning import Scope
+from ..sde.conditioning import ConditioningLaws
 from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
@@ -65,7 +65,7 @@ class TransitionDensity(AbstractTransitionDensity):
 
     ansatz: AbstractAnsatz  # in the coordinates of the chart
     trajectory: Trajectory
-    scope: Scope  # of states
+    scope: ConditioningLaws  # of states
     chart: Chart
     lattice: Lattice | None  # of later legs, in the coordinates of the chart
     facts: Facts = eqx.field(static=True)
@@ -79,7 +79,7 @@ class TransitionDensity(AbstractTransitionDensity):
         self,
         ansatz: AbstractAnsatz,
         trajectory: Trajectory,
-        scope: Scope | AbstractLaw,
+        scope: ConditioningLaws | AbstractLaw,
         facts: Facts,
         chart: Chart | None = None,
         *,
@@ -88,7 +88,7 @@ class TransitionDensity(AbstractTransitionDensity):
     ):
         # Held as NumPy arrays, float64 survives outside JAX's x64 mode.
         self.ansatz = jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, ansatz)
-        self.scope = scope if isinstance(scope, Scope) else Scope(scope)
+        self.scope = scope if isinstance(scope, ConditioningLaws) else ConditioningLaws(scope)
         self.trajectory, self.facts, self.lattice = trajectory, facts, lattice
         self.chart = plain_chart(ansatz.source.sde) if chart is None else chart
         divided = facts.settings.legs or 1
@@ -368,7 +368,7 @@ class TransitionDensity(AbstractTransitionDensity):
         if not isinstance(start, jax.core.Tracer):
             guard(self.scope, start, strict, once_for=self.facts)
         elif not isinstance(x0, jax.core.Tracer):  # parameters are searched for, starts known
-            guard(Scope(self.starts), x0, strict, once_for=self.facts)
+            guard(ConditioningLaws(self.starts), x0, strict, once_for=self.facts)
 
     def _why_horizon(self) -> str:
         longer = "see `density.extended`, which composes longer times of shorter ones."

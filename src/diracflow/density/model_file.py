@@ -16,7 +16,7 @@ from ..models.catalogue import model
 from ..planning.build_ansatz import build_ansatz
 from ..planning.sizes import parameter_count
 from ..sde.chart import Chart
-from ..sde.conditioning import Scope, scope
+from ..sde.conditioning import ConditioningLaws, conditioning_laws
 from ..sde.domains import domain_from
 from ..sde.laws import law_from
 from ..sde.sde import SDE
@@ -169,7 +169,7 @@ def _require_width(header: dict[str, Any], arrays: Arrays) -> None:
         )
 
 
-def _laws(header: dict[str, Any], sde: SDE) -> Scope:
+def _laws(header: dict[str, Any], sde: SDE) -> ConditioningLaws:
     stored = [dict(law) for law in header["params"]]
     params = {law.pop("name"): law_from(law) for law in stored}
     if tuple(params) != sde.params:
@@ -178,7 +178,7 @@ def _laws(header: dict[str, Any], sde: SDE) -> Scope:
             f"{list(sde.params)}."
         )
     times = None if header["start_times"] is None else law_from(header["start_times"])
-    return scope(sde, law_from(header["starts"]), params, times)
+    return conditioning_laws(sde, law_from(header["starts"]), params, times)
 
 
 def _equation(stored: dict[str, Any], sde: SDE | None) -> SDE:

@@ -135,9 +135,9 @@ class RawAnsatz(AbstractAnsatz):
         return self.log_prob(y, clock**2, x0)
 
     def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
-        given, tau = self.source.given(x0), clock**2
+        initial, tau = self.source.initial_condition(x0), clock**2
         rate = log_density_rate(
-            given.sde, lambda x: self.log_prob(x, tau, x0), given.start_time + tau, y
+            initial.sde, lambda x: self.log_prob(x, tau, x0), initial.start_time + tau, y
         )
         value, moved = jax.value_and_grad(self.log_prob, argnums=1)(y, tau, x0)
         return value - self.source.log_prob(y, tau, x0), 2 * clock * (rate - moved)
@@ -225,15 +225,15 @@ class StandardisedAnsatz(AbstractAnsatz):
         return log_det - 0.5 * (z - y) @ (z + y)
 
     def _moving(self, y: Array, clock: Array, x0: Array) -> "_Moving":
-        source, given = self.source, self.source.given(x0)
+        source, initial = self.source, self.source.initial_condition(x0)
 
         def at(c: Array) -> tuple[Frame, Array]:
             frame = source.frame(c**2, x0)
             return frame, self._context(x0, frame)
 
         (frame, context), (rate, context_dot) = jax.jvp(at, (clock,), (jnp.ones_like(clock),))
-        t = given.start_time + clock**2
-        equation = ratio_equation(given.sde, t, clock, frame, rate, y)
+        t = initial.start_time + clock**2
+        equation = ratio_equation(initial.sde, t, clock, frame, rate, y)
         return _Moving(equation, context, context_dot)
 
     def _context_rate(self, y: Array, moving: "_Moving") -> Array | float:

@@ -139,12 +139,12 @@ def draw(
     - `samples`: number of draws.
     - `effective_share`: effective sample size of the weights, divided by `samples`.
     """
-    given = starts.dim or dim
-    factor = widening(effective_share, given + dim)
-    normal = factor * ndtri(cube(key, samples, given + dim))
+    conditioning_dim = starts.dim or dim
+    factor = widening(effective_share, conditioning_dim + dim)
+    normal = factor * ndtri(cube(key, samples, conditioning_dim + dim))
     weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
-    x0 = starts.transport(strictly_inside(ndtr(normal[:, :given])))
-    return Draws(x0, jnp.asarray(normal[:, given:]), jnp.asarray(weight / weight.mean()))
+    x0 = starts.transport(strictly_inside(ndtr(normal[:, :conditioning_dim])))
+    return Draws(x0, jnp.asarray(normal[:, conditioning_dim:]), jnp.asarray(weight / weight.mean()))
 
 
 def widening(effective_share: float, dim: int) -> float:

@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..sde.conditioning import given
+from ..sde.conditioning import initial_condition
 from ..sde.laws import AbstractLaw
 from ..sde.sde import SDE
 
@@ -45,7 +45,7 @@ def _sizes(
     sde: SDE, start_time: float | None, x0: Float[Array, "n d+k"]
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     def one(g: Float[Array, " d+k"]) -> tuple[Array, Array]:
-        member, x, s = given(sde, start_time, g)
+        member, x, s = initial_condition(sde, start_time, g)
         return jnp.linalg.norm(member.diffusion(s, x)), jnp.linalg.norm(member.drift(s, x))
 
     return jax.vmap(one)(x0)
@@ -61,7 +61,7 @@ def followed(
     """
 
     def one(g: Float[Array, " d+k"], key: Array) -> tuple[Array, Array]:
-        member, start, s = given(sde, start_time, g)
+        member, start, s = initial_condition(sde, start_time, g)
 
         def step(state: tuple, noise: Array) -> tuple[tuple, None]:
             x, tau, _ = state

@@ -19,7 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .laws import AbstractLaw, Product, Uniform
 from .sde import SDE
 
@@ -153,7 +153,7 @@ def _coefficients(
     """Return drift and variance of a component at the time `tau` after the start."""
 
     def one(g: Array) -> tuple[Array, Array]:
-        member, x, began = given(sde, start_time, g)
+        member, x, began = initial_condition(sde, start_time, g)
         time = began + tau
         return member.drift(time, x)[component], jnp.sum(member.diffusion(time, x)[component] ** 2)
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .domains import AbstractDomain, Real
 from .laws import AbstractLaw
 from .parameters import Params
@@ -73,11 +73,11 @@ class Chart(eqx.Module):
         safe = jnp.where(inside, x, jnp.asarray([part.centre for part in self.maps], x.dtype))
         return self.to_real(safe), jnp.where(inside, self.log_slope(safe), -jnp.inf)
 
-    def start(self, given: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
+    def start(self, g: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
         """Return a conditioning vector with the start in coordinates; NaN outside the domain."""
         if self.plain:
-            return given
-        x0, rest = jnp.split(given, [len(self.maps)])
+            return g
+        x0, rest = jnp.split(g, [len(self.maps)])
         y0 = jnp.where(self.contains(x0), self.to_real(x0), jnp.nan)
         return jnp.concatenate([y0, rest])
 
@@ -107,7 +107,7 @@ def chart_for(sde: SDE, law: AbstractLaw, start_time: float | None) -> Chart:
         return chart
 
     def noise(g: Array) -> Array:
-        member, x, time = given(sde, start_time, g)
+        member, x, time = initial_condition(sde, start_time, g)
         return jnp.linalg.norm(member.diffusion(time, x), axis=1)
 
     draws = law.sample(jr.key(0), (_DRAWS,))

@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .laws import AbstractLaw
 from .sde import SDE
 
@@ -97,7 +97,7 @@ def coefficients(
     """Return drift, diffusion, drift Jacobian and time, at the time `tau` after the start."""
 
     def one(g: Float[Array, " d+k"]) -> tuple[Array, Array, Array, Array]:
-        member, x, s = given(sde, start_time, g)
+        member, x, s = initial_condition(sde, start_time, g)
         t = s + tau
         drift_jacobian = jax.jacfwd(lambda y: member.drift(t, y))(x)
         return member.drift(t, x), member.diffusion(t, x), drift_jacobian, t

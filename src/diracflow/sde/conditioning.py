@@ -21,7 +21,7 @@ from .parameters import Bounds, check_names
 from .sde import SDE
 
 
-class Given(NamedTuple):
+class InitialCondition(NamedTuple):
     """An SDE with fixed parameters, a start and a start time."""
 
     sde: SDE  # all parameters have values
@@ -29,7 +29,9 @@ class Given(NamedTuple):
     start_time: Float[Array, ""]
 
 
-def given(sde: SDE, start_time: float | None, g: Float[Array, " d+k"]) -> Given:
+def initial_condition(
+    sde: SDE, start_time: float | None, g: Float[Array, " d+k"]
+) -> InitialCondition:
     """Return the SDE, the start and the start time that a conditioning vector encodes.
 
     **Arguments:**
@@ -41,10 +43,10 @@ def given(sde: SDE, start_time: float | None, g: Float[Array, " d+k"]) -> Given:
     count = len(sde.params)
     values, rest = g[sde.dim : sde.dim + count], g[sde.dim + count :]
     time = rest[0] if start_time is None else jnp.asarray(start_time, g.dtype)
-    return Given(sde.with_values(values) if count else sde, g[: sde.dim], time)
+    return InitialCondition(sde.with_values(values) if count else sde, g[: sde.dim], time)
 
 
-class Scope(eqx.Module):
+class ConditioningLaws(eqx.Module):
     """Laws of starts, parameters and start times for which a density is trained.
 
     All values inside the box of a `Uniform` law are covered, and none outside. For other laws, as
@@ -140,18 +142,18 @@ def support(law: AbstractLaw) -> tuple[float, float]:
     return (0.0, np.inf) if isinstance(law, LogNormal) else (-np.inf, np.inf)
 
 
-def scope(
+def conditioning_laws(
     sde: SDE,
     starts: AbstractLaw,
     params: Mapping[str, AbstractLaw] | None,
     start_times: AbstractLaw | None,
-) -> Scope:
+) -> ConditioningLaws:
     """Return the laws of the conditioning vector of an SDE, after checking them."""
     laws = {} if params is None else params
     check_names(sde.params, laws, "SDE")
     ordered = tuple(_one_number(name, laws[name]) for name in sde.params)
     times = None if start_times is None else _one_number("start_time", start_times)
-    return Scope(starts.expand(sde.dim), ordered, times, sde.params)
+    return ConditioningLaws(starts.expand(sde.dim), ordered, times, sde.params)
 
 
 def _one_number(name: str, law: object) -> AbstractLaw:

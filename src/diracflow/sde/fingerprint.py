@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .conditioning import given
+from .conditioning import initial_condition
 from .sde import SDE
 
 
@@ -14,7 +14,7 @@ def coefficients(
     """Drift and diffusion at the times `tau` after the start, at what is given there."""
 
     def at(tau: Float[Array, ""], g: Float[Array, " d+k"]) -> tuple[Array, Array]:
-        member, x, s = given(sde, start_time, g)
+        member, x, s = initial_condition(sde, start_time, g)
         return member.drift(s + tau, x), member.diffusion(s + tau, x)
 
     drift, diffusion = jax.vmap(at)(tau, g)

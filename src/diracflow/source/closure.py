@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Frame
 from ..equation.small_matrices import cholesky
-from ..sde.conditioning import Given
+from ..sde.conditioning import InitialCondition
 from ..sde.linear_step import mean_exponential
 from ..sde.sde import SDE
 from .ensemble import Ensemble, doublings, nodes
@@ -51,33 +51,33 @@ class ClosureSource(AbstractGaussianSource):
 
         The noise is that at the start for as long as paths remember their start.
         """
-        clock, given = jnp.sqrt(tau), self.given(x0)
-        memory, common = self.ensemble.memory(clock), self._common(given)
-        own = given.sde.covariance(given.start_time, given.start)
+        clock, initial = jnp.sqrt(tau), self.initial_condition(x0)
+        memory, common = self.ensemble.memory(clock), self._common(initial)
+        own = initial.sde.covariance(initial.start_time, initial.start)
         noise = memory * own + (1 - memory) * common
         factor = clock * self.ensemble.widening(clock) @ cholesky(noise)
-        return Frame(self._mean(clock, given, common), factor)
+        return Frame(self._mean(clock, initial, common), factor)
 
-    def _common(self, given: Given) -> Float[Array, "d d"]:
+    def _common(self, initial: InitialCondition) -> Float[Array, "d d"]:
         """Return the covariance of the noise, averaged over the start law."""
         if len(self.ensemble.nodes) == 0:
-            return jnp.asarray(self.ensemble.covariance, given.start.dtype)
-        points = jnp.asarray(self.ensemble.nodes, given.start.dtype)
-        at = jax.vmap(lambda x: given.sde.covariance(given.start_time, x))
+            return jnp.asarray(self.ensemble.covariance, initial.start.dtype)
+        points = jnp.asarray(self.ensemble.nodes, initial.start.dtype)
+        at = jax.vmap(lambda x: initial.sde.covariance(initial.start_time, x))
         return jnp.mean(at(points), axis=0)
 
     def _mean(
-        self, clock: Float[Array, ""], given: Given, common: Float[Array, "d d"]
+        self, clock: Float[Array, ""], initial: InitialCondition, common: Float[Array, "d d"]
     ) -> Float[Array, " d"]:
-        root, x0 = cholesky(common), given.start
+        root, x0 = cholesky(common), initial.start
 
         def step(mean: Array, index: Array) -> tuple[Array, None]:
             before, after = clock * index / _STEPS, clock * (index + 1) / _STEPS
             middle = jnp.sqrt((before**2 + after**2) / 2)
             spread = before * self.ensemble.widening(before) @ root
             jacobian, length = self.ensemble.drift_jacobian(middle), after**2 - before**2
-            time = given.start_time + middle**2
-            return self._exponential_step(given.sde, mean, time, length, jacobian, spread), None
+            time = initial.start_time + middle**2
+            return self._exponential_step(initial.sde, mean, time, length, jacobian, spread), None
 
         return jax.lax.scan(step, x0, jnp.arange(_STEPS, dtype=x0.dtype))[0]
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 from scipy.linalg import expm
 
-from ..sde.conditioning import given
+from ..sde.conditioning import initial_condition
 from ..sde.sde import SDE
 
 # Intervals of the splines. With rates of 20 over a horizon of 10 the forcing that remains for the
@@ -200,7 +200,7 @@ def _averages(sde: SDE, start_time: float | None, tails: Float[np.ndarray, "n k"
     @jax.jit
     def averages(tau: Array, mean: Array, factor: Array) -> tuple[Array, Array, Array, Array]:
         def each(tail: Array) -> tuple[Array, Array, Array, Array]:
-            found = given(sde, start_time, jnp.concatenate([mean, tail]))
+            found = initial_condition(sde, start_time, jnp.concatenate([mean, tail]))
             return _averages_of(found.sde, found.start_time + tau, mean, factor)
 
         return jax.tree.map(lambda v: jnp.mean(v, axis=0), jax.vmap(each)(jnp.asarray(tails)))

@@ -29,6 +29,6 @@ class EulerSource(AbstractGaussianSource):
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         r"""Return the frame with mean $x_0 + b\tau$ and covariance $\Sigma\tau$."""
-        sde, x, s = self.given(x0)
+        sde, x, s = self.initial_condition(x0)
         factor = cholesky(sde.covariance(s, x))
         return Frame(x + sde.drift(s, x) * tau, jnp.sqrt(tau) * factor)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Frame
-from ..sde.conditioning import Given, given
+from ..sde.conditioning import InitialCondition, initial_condition
 from ..sde.sde import SDE
 
 
@@ -36,9 +36,9 @@ class AbstractGaussianSource(eqx.Module):
         The result must be differentiable in both.
         """
 
-    def given(self, x0: Float[Array, " d+k"]) -> Given:
+    def initial_condition(self, x0: Float[Array, " d+k"]) -> InitialCondition:
         """Return the SDE, start and start time that the conditioning vector `x0` encodes."""
-        return given(self.sde, self.start_time, x0)
+        return initial_condition(self.sde, self.start_time, x0)
 
     def log_prob(
         self, z: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]

@@ -32,7 +32,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..equation.moving_frame import Frame
 from ..equation.small_matrices import cholesky
-from ..sde.conditioning import Given, given
+from ..sde.conditioning import InitialCondition, initial_condition
 from ..sde.linear_step import linear_step
 from ..sde.sde import SDE
 from .ensemble import nodes
@@ -65,7 +65,7 @@ class MomentSource(AbstractGaussianSource):
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         """Return the mean and the Cholesky factor from the closure."""
-        known = self.given(x0)
+        known = self.initial_condition(x0)
         steps = _STEPS if self.start_time is not None else _STEPS_IN_TIME
 
         def step(moments: _Moments, index: Array) -> tuple[_Moments, None]:
@@ -81,20 +81,24 @@ class MomentSource(AbstractGaussianSource):
         last, _ = jax.lax.scan(step, first, jnp.arange(1, steps, dtype=x0.dtype))
         return Frame(last.mean, self._lower(self._from_basis(_factor(last.covariance, tau))))
 
-    def _step(self, given: Given, moments: "_Moments", tau: Array, length: Array) -> "_Moments":
+    def _step(
+        self, initial: InitialCondition, moments: "_Moments", tau: Array, length: Array
+    ) -> "_Moments":
         """Return the moments after a step of the midpoint rule, which is of second order."""
         spread = self._from_basis(_factor(moments.covariance, tau))
-        early = self._averages(given, moments.mean, spread, tau)
+        early = self._averages(initial, moments.mean, spread, tau)
         middle, half_way = self._after(moments, early, length / 2), tau + length / 2
         spread = self._from_basis(_factor(middle.covariance, half_way))
-        averages = self._averages(given, middle.mean, spread, half_way)
-        change = self._change(given, middle.mean, spread, (tau, tau + length), averages)
+        averages = self._averages(initial, middle.mean, spread, half_way)
+        change = self._change(initial, middle.mean, spread, (tau, tau + length), averages)
         # The drift at the start of the step, extrapolated linearly from the midpoint.
         drift = averages.drift + averages.jacobian @ (moments.mean - middle.mean)
         return self._after(moments, averages._replace(drift=drift), length, change)
 
-    def _averages(self, given: Given, mean: Array, spread: Array, tau: ArrayLike) -> "_Averages":
-        sde, time = given.sde, given.start_time + jnp.asarray(tau, mean.dtype)
+    def _averages(
+        self, initial: InitialCondition, mean: Array, spread: Array, tau: ArrayLike
+    ) -> "_Averages":
+        sde, time = initial.sde, initial.start_time + jnp.asarray(tau, mean.dtype)
         points = nodes(mean, spread)
 
         def at(x: Array) -> tuple[Array, Array, Array]:
@@ -107,7 +111,7 @@ class MomentSource(AbstractGaussianSource):
 
     def _change(
         self,
-        given: Given,
+        initial: InitialCondition,
         mean: Array,
         spread: Array,
         ends: tuple[ArrayLike, ArrayLike],
@@ -116,7 +120,7 @@ class MomentSource(AbstractGaussianSource):
         """Return the averages at both ends of a step minus those at its midpoint, for one law."""
         if self.start_time is not None:
             return None
-        early, late = (self._averages(given, mean, spread, tau) for tau in ends)
+        early, late = (self._averages(initial, mean, spread, tau) for tau in ends)
         return jax.tree.map(jnp.subtract, early, middle), jax.tree.map(jnp.subtract, late, middle)
 
     def _after(
@@ -164,7 +168,7 @@ def graded_basis(
     all components directly.
     """
     with jax.enable_x64(True):
-        member, x, time = given(sde, start_time, jnp.asarray(x0))
+        member, x, time = initial_condition(sde, start_time, jnp.asarray(x0))
         block = np.asarray(member.diffusion(time, x))
         jacobian = np.asarray(jax.jacfwd(lambda y: member.drift(time, y))(x))
     if np.linalg.matrix_rank(block) == len(jacobian):

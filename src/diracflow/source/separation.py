@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Basis
-from ..sde.conditioning import given
+from ..sde.conditioning import initial_condition
 from ..sde.sde import SDE
 
 # Largest number of sweeps over all planes, and the angle below which a sweep has converged.
@@ -54,7 +54,7 @@ def coefficient_jacobians(
 @eqx.filter_jit
 def _jacobians(sde: SDE, start_time: float | None, draws: Array) -> tuple[Array, Array, Array]:
     def one(g: Array) -> tuple[Array, Array, Array]:
-        member, x, t = given(sde, start_time, g)
+        member, x, t = initial_condition(sde, start_time, g)
         drift = jax.jacfwd(lambda y: member.drift(t, y))(x)
         return drift, jax.jacfwd(lambda y: member.diffusion(t, y))(x), member.covariance(t, x)
 

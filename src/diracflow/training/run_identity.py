@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..planning.settings import Settings
-from ..sde.conditioning import Scope
+from ..sde.conditioning import ConditioningLaws
 from ..sde.fingerprint import coefficients
 from ..sde.sde import SDE
 
@@ -61,7 +61,7 @@ class Identity:
 
 def identity(
     sde: SDE,
-    laws: Scope,
+    laws: ConditioningLaws,
     start_time: float | None,
     horizon: float,
     preset: str,
