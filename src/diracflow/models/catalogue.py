@@ -6,55 +6,13 @@ from collections.abc import Callable
 
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
-from .constrained_models import (
-    cir,
-    cir_family,
-    ckls,
-    geometric_brownian,
-    geometric_brownian_family,
-    heston,
-    jacobi,
-    lotka_volterra,
-)
-from .linear_models import (
-    brownian,
-    linear_langevin,
-    ornstein_uhlenbeck,
-    ornstein_uhlenbeck_family,
-    seasonal,
-)
+from .constrained_models import CONSTRAINED_MODELS
+from .linear_models import LINEAR_MODELS
 from .model import Model
-from .nonlinear_models import (
-    benes,
-    double_well,
-    double_well_chain,
-    duffing,
-    langevin,
-    sheared,
-    van_der_pol,
-)
+from .nonlinear_models import NONLINEAR_MODELS
 
 MODELS: dict[str, Callable[..., Model]] = {
-    "brownian": brownian,
-    "ornstein_uhlenbeck": ornstein_uhlenbeck,
-    "ornstein_uhlenbeck_family": ornstein_uhlenbeck_family,
-    "seasonal": seasonal,
-    "benes": benes,
-    "sheared": sheared,
-    "geometric_brownian": geometric_brownian,
-    "geometric_brownian_family": geometric_brownian_family,
-    "cir": cir,
-    "cir_family": cir_family,
-    "ckls": ckls,
-    "jacobi": jacobi,
-    "lotka_volterra": lotka_volterra,
-    "heston": heston,
-    "linear_langevin": linear_langevin,
-    "langevin": langevin,
-    "duffing": duffing,
-    "van_der_pol": van_der_pol,
-    "double_well": double_well,
-    "double_well_chain": double_well_chain,
+    make.__name__: make for make in (*LINEAR_MODELS, *NONLINEAR_MODELS, *CONSTRAINED_MODELS)
 }
 
 

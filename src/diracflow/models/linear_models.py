@@ -1,5 +1,7 @@
 r"""Built-in models with linear drift and constant noise, whose densities are Gaussian."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
@@ -118,6 +120,15 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
     origin = origin_of("linear_langevin", stiffness=stiffness, friction=friction, noise=noise)
     sde, exact = _linear_sde(rate, level, column, origin), ExactLinear(rate, level, column)
     return Model("linear_langevin", sde, Normal(0.0, 1.0).expand(2), 2.0, exact)
+
+
+LINEAR_MODELS: tuple[Callable[..., Model], ...] = (
+    brownian,
+    ornstein_uhlenbeck,
+    ornstein_uhlenbeck_family,
+    seasonal,
+    linear_langevin,
+)
 
 
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:

@@ -119,18 +119,7 @@ def _integrated(
     dim = len(mean)
     knots = np.linspace(0, np.sqrt(horizon), _KNOTS + 1)
     known = averages(0.0, mean, np.linalg.cholesky(covariance))
-    if not _finite(known):
-        raise ValueError(
-            "Drift or diffusion is not finite at one standard deviation around the mean of the "
-            f'start law, {mean}. Use a narrower law, or `source="euler"`.'
-        )
-    noise0 = np.asarray(known[2])
-    if not _definite(noise0):
-        raise ValueError(
-            "The noise vanishes at one standard deviation around the mean of the start law, or is "
-            f"too small for float64: the mean of its covariance is {noise0.tolist()}. Rescale the "
-            'state, use a narrower law, or use `source="euler"`.'
-        )
+    noise0 = _start_noise(known, mean)
     unit = np.linalg.inv(np.linalg.cholesky(noise0))
     spread, memory, bending, turning = np.zeros((dim, dim)), 0.0, 0.0, 0.0
     jacobians, widening, memories = [], [np.eye(dim)], [memory]
@@ -171,6 +160,23 @@ def _integrated(
         turning=float(turning),
         stiffness=float(np.max(np.linalg.norm(jacobians, axis=(1, 2)))) * horizon,
     )
+
+
+def _start_noise(known: tuple, mean: np.ndarray) -> np.ndarray:
+    """Return the mean covariance of the noise under the start law, after checking it."""
+    if not _finite(known):
+        raise ValueError(
+            "Drift or diffusion is not finite at one standard deviation around the mean of the "
+            f'start law, {mean}. Use a narrower law, or `source="euler"`.'
+        )
+    noise0 = np.asarray(known[2])
+    if not _definite(noise0):
+        raise ValueError(
+            "The noise vanishes at one standard deviation around the mean of the start law, or is "
+            f"too small for float64: the mean of its covariance is {noise0.tolist()}. Rescale the "
+            'state, use a narrower law, or use `source="euler"`.'
+        )
+    return noise0
 
 
 def _regular(covariance: np.ndarray, spread: np.ndarray, moved: np.ndarray, vast: float) -> bool:
