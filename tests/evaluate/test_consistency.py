@@ -75,7 +75,7 @@ def test_euler_maruyama_has_the_moments_of_a_linear_sde(getkey):
 def test_exploding_paths_are_told(trained, getkey):
     sde = df.SDE(lambda t, x: 1e4 * x**3, lambda t, x: jnp.eye(2), 2)
     density = eqx.tree_at(lambda d: d.chart.sde, trained, sde)
-    with pytest.raises(ValueError, match="not finite at t=0.3.*Raise `steps`"):
+    with pytest.raises(ValueError, match="not finite at t=0.3.*Increase `steps`"):
         agreement_with_paths(density, getkey(), 0.3, X0, paths=10, steps=50)
 
 

@@ -98,7 +98,7 @@ BAD_CALLS = {
     "two numbers": (PRIOR | {"level": df.Normal([0.0, 0.0])}, GOOD, {}, "law of one number"),
     "batch": (PRIOR | {"level": dist.Normal(np.zeros(3), 1.0)}, GOOD, {}, "law of one number"),
     "a number": (PRIOR | {"level": 3.0}, GOOD, {}, "`level` must be a law.*3.0"),
-    "product": (PRIOR | {"level": df.Product(df.Normal())}, GOOD, {}, "take `Normal`.*Product"),
+    "product": (PRIOR | {"level": df.Product(df.Normal())}, GOOD, {}, "must be a `Normal`.*Prod"),
     "range": (
         PRIOR | {"noise": df.Normal(0.0, 1.0)},
         GOOD,
