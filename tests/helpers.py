@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.density.learned import Facts
+from diracflow.density.provenance import Facts
 from diracflow.planning.build_ansatz import build_ansatz, source_name
 from diracflow.planning.settings import settings_for
 from diracflow.planning.sizes import sized
@@ -57,7 +57,15 @@ RECORD = Record(
 )
 
 
-def still_density(model, horizon=None, **settings):
+def composed(base, lattice=False):
+    """A density with the subintervals of its settings, over a lattice or by simulated points."""
+    if base.facts.settings.legs == 1:
+        return base
+    starts = base.scope.law if lattice else None
+    return df.ComposedDensity(base, base.facts.asked_horizon, starts=starts)
+
+
+def still_density(model, horizon=None, lattice=False, **settings):
     """A density whose flow has not moved, so that it is its source, which here is exact."""
     varied = isinstance(model.start_time, AbstractLaw)
     laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
@@ -70,10 +78,10 @@ def still_density(model, horizon=None, **settings):
     none = np.zeros((0, len(ansatz.theta)))
     trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], none, none)
     facts = Facts(chosen, "quick", end, df.Status.FINISHED, 0.0, (), {})
-    return df.TransitionDensity(ansatz, trajectory, laws, facts)
+    return composed(df.TransitionDensity(ansatz, trajectory, laws, facts), lattice)
 
 
-def stepped_density(model, steps=3, **settings):
+def stepped_density(model, steps=3, lattice=False, **settings):
     """A density whose flow has moved as if it had been trained, which takes no time."""
     varied, end = isinstance(model.start_time, AbstractLaw), 0.5
     laws = scope(model.sde, model.starts, model.params, model.start_time if varied else None)
@@ -92,7 +100,7 @@ def stepped_density(model, steps=3, **settings):
     times = [*clocks[1:-1] ** 2, reach]
     history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
     facts = Facts(chosen, "quick", end, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
-    return df.TransitionDensity(ansatz, path, laws, facts, chart)
+    return composed(df.TransitionDensity(ansatz, path, laws, facts, chart), lattice)
 
 
 def require_derivatives(density, x, t, x0):

@@ -13,9 +13,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .density.composed import ComposedDensity
 from .density.extension import extension_text
 from .density.guard import outside_starts
-from .density.learned import TransitionDensity
+from .density.learned import LearnedDensity, TransitionDensity
 from .density.provenance import Facts
 from .density.summary import certificate_table
 from .flow.ansatz import AbstractAnsatz, StandardisedAnsatz
@@ -59,7 +60,7 @@ class TrainingFailed(RuntimeError):
     `density` holds what was learned, usable up to `density.horizon`; `status` says what happened.
     """
 
-    def __init__(self, density: TransitionDensity):
+    def __init__(self, density: LearnedDensity):
         self.density = density
         self.status = density.status
         super().__init__(
@@ -85,7 +86,7 @@ def learn(
     devices: int | Sequence[jax.Device] | None = None,
     chunk: int | None = None,
     **settings: object,
-) -> TransitionDensity:
+) -> LearnedDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
 
     **Arguments:**
@@ -193,7 +194,7 @@ def learn(
             boundaries=ends,
             memory=memory,
         )
-        density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart).on_lattice()
+        density = TransitionDensity(ansatz, loop.trajectory(), laws, facts, chart).composed()
         _tell_of_walks(density)
         if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:  # no time is left
             table = keeper.certificate or certificate_table(density, key)
@@ -243,9 +244,11 @@ def _run(
     return status
 
 
-def _tell_of_walks(density: TransitionDensity) -> None:
+def _tell_of_walks(density: LearnedDensity) -> None:
     """Warn where many legs were taken for a lattice that would not suffice."""
-    if density.lattice is not None or density.legs <= MOST_WALKED or density.horizon == 0:
+    if not isinstance(density, ComposedDensity) or density.lattice is not None:
+        return
+    if density.legs <= MOST_WALKED:
         return
     warnings.warn(
         f"The {density.legs} legs of this density would meet in too many points of a lattice: its "
@@ -255,7 +258,7 @@ def _tell_of_walks(density: TransitionDensity) -> None:
     )
 
 
-def _delivered(density: TransitionDensity) -> TransitionDensity:
+def _delivered(density: LearnedDensity) -> LearnedDensity:
     status = density.status
     if status.failed:
         raise TrainingFailed(density)

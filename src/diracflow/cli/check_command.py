@@ -6,7 +6,7 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import described, landmarks, split
 from ..evaluate.consistency import chapman_kolmogorov
 from ..evaluate.simulation import agreement_with_paths
@@ -65,7 +65,7 @@ def check_text(report: dict[str, Any]) -> str:
 
 
 def _row(
-    density: TransitionDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
+    density: LearnedDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
 ) -> dict[str, Any]:
     bound_key, half_key, path_key = jr.split(key, 3)
     x0, given = split(density, g)
@@ -94,12 +94,14 @@ def _row(
 
 
 def _half_steps(
-    density: TransitionDensity, key: Any, t: float, x0: np.ndarray, given: dict[str, Any]
+    density: LearnedDensity, key: Any, t: float, x0: np.ndarray, given: dict[str, Any]
 ) -> dict[str, Any]:
     unknown = {"half_steps": None, "half_steps_stderr": None, "excess": None}
     try:
         # Longer times are composed of half steps and such: what they are composed of is tested.
-        found = chapman_kolmogorov(density, key, min(t, density.reach), x0, **given)
+        found = chapman_kolmogorov(
+            density, key, min(t, getattr(density, "reach", density.horizon)), x0, **given
+        )
     except ValueError as error:  # coefficients depend on time, or half way is too late
         return {**unknown, "why": str(error)}
     spread = float(np.sqrt(found.stderr))

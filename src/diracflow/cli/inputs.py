@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.model_file import load
 from ..models.catalogue import Model, exact_of
 from ..sde.sde import SDE
@@ -19,7 +19,7 @@ from .preparation import prepare_jax
 from .user_problem import named_object
 
 
-def load_model(path: Path, sde: str | None) -> TransitionDensity:
+def load_model(path: Path, sde: str | None) -> LearnedDensity:
     """The density in a file; `sde` is FILE.py:NAME for equations that files do not hold."""
     prepare_jax()
     return load(path, None if sde is None else read_sde(sde))
@@ -27,7 +27,7 @@ def load_model(path: Path, sde: str | None) -> TransitionDensity:
 
 def load_with_exact(
     path: Path, sde: str | None
-) -> tuple[TransitionDensity, AbstractTransitionDensity | None]:
+) -> tuple[LearnedDensity, AbstractTransitionDensity | None]:
     """The density in a file, and the exact one of a built-in model or of a user's `Model`."""
     prepare_jax()
     found = None if sde is None else named_object(sde)

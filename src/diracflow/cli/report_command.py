@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jax.random as jr
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import certificate_table
 from ..evaluate.study import study
 from ..transition.transition_density import AbstractTransitionDensity
@@ -24,8 +24,8 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
 
 
 def _judged(
-    density: TransitionDensity, exact: AbstractTransitionDensity | None, starts: int, seed: int
-) -> TransitionDensity:
+    density: LearnedDensity, exact: AbstractTransitionDensity | None, starts: int, seed: int
+) -> LearnedDensity:
     if density.horizon <= 0:
         return density
     if not density.facts.certificate:

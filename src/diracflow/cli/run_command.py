@@ -10,7 +10,7 @@ import jax
 import jax.random as jr
 
 from .. import view
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..evaluate.study import Study, study
 from ..learning import TrainingFailed, learn
 from ..models.catalogue import Model, model
@@ -82,7 +82,7 @@ def run_model(
     return report
 
 
-def _learned(problem: Model, preset: str, seed: int, options: dict[str, Any]) -> TransitionDensity:
+def _learned(problem: Model, preset: str, seed: int, options: dict[str, Any]) -> LearnedDensity:
     try:
         return learn(
             problem.sde,
@@ -100,12 +100,12 @@ def _learned(problem: Model, preset: str, seed: int, options: dict[str, Any]) ->
         return failure.density
 
 
-def _source_text(density: TransitionDensity) -> str:
+def _source_text(density: LearnedDensity) -> str:
     return f"Source: {density.facts.settings.source} ({density.facts.why_source})."
 
 
 def _judged(
-    density: TransitionDensity,
+    density: LearnedDensity,
     problem: Model,
     seed: int,
     starts: int,
@@ -123,7 +123,7 @@ def _report(
     preset: str,
     seed: int,
     changes: dict[str, Any],
-    density: TransitionDensity,
+    density: LearnedDensity,
     learned_in: float,
     result: Study | None,
 ) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import view
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import landmarks, split
 from ..evaluate.study import Study
 from ..models.catalogue import Model
@@ -21,7 +21,7 @@ Makers = dict[str, Callable[[], Figure]]
 
 
 def draw_figures(
-    density: TransitionDensity, problem: Model, result: Study | None, out: Path
+    density: LearnedDensity, problem: Model, result: Study | None, out: Path
 ) -> list[str]:
     """Write the figures that fit the model into `out`; returns their names."""
     makers: Makers = {"training.png": lambda: view.training_history(density)}
@@ -38,7 +38,7 @@ def draw_figures(
     return list(makers)
 
 
-def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | None) -> Makers:
+def _over_time(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Makers:
     """From the centre of all that is given, at three times."""
     x0, given = split(density, landmarks(density.scope.law)["centre"])
     times = [share * density.horizon for share in SHARES]
@@ -49,7 +49,7 @@ def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | No
     return {"density.png": lambda: view.spread(density, x0, **given)}
 
 
-def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, paper: bool) -> Makers:
+def _compared(density: LearnedDensity, exact: AbstractTransitionDensity, paper: bool) -> Makers:
     """Beside the exact density at the horizon."""
     end, centre = density.horizon, np.zeros(density.dim)
     if density.dim > 2:
@@ -60,14 +60,16 @@ def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, pape
     noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
     return {
         "joint.png": lambda: view.joint(density, exact, end, np.array([[0.0, 0.0], [1.5, -1.0]])),
-        "moulding.png": lambda: view.moulding(density, density.reach, centre, noise),
+        "moulding.png": lambda: view.moulding(
+            density, getattr(density, "reach", density.horizon), centre, noise
+        ),
         "conditional.png": lambda: view.conditional(density, exact, centre, end),
         "mixture.png": lambda: mixture_figure(density, exact, end),
     }
 
 
 def mixture_figure(
-    density: TransitionDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
+    density: LearnedDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
 ) -> Figure:
     """The paper's start from a mixture of two Gaussians, by Green's identity with `count` draws."""
     draws = mixture_draws(count)

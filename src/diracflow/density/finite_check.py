@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 
 from ..planning.settings import Settings
 from ..storage.errors import DataFileError
-from .learned import TransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity
+from .learned import LearnedDensity
 
 # Logarithm of the largest number, less a margin for products over components.
 _MOST = 650.0
@@ -21,7 +22,7 @@ _MOST = 650.0
 _BESIDE = 20.0
 
 
-def require_answers(density: TransitionDensity, starts: Float[np.ndarray, "n d+k"]) -> None:
+def require_answers(density: LearnedDensity, starts: Float[np.ndarray, "n d+k"]) -> None:
     """Raise if the log-density is not finite at the horizon, from some starts."""
     if density.horizon == 0 or _exponent(density) < _MOST:
         return
@@ -34,7 +35,7 @@ def require_answers(density: TransitionDensity, starts: Float[np.ndarray, "n d+k
         )
 
 
-def _exponent(density: TransitionDensity) -> float:
+def _exponent(density: LearnedDensity) -> float:
     """A bound on logarithms of squares of what a flow computes."""
     path, settings = density.trajectory, density.facts.settings
     gaps = np.diff(path.clocks)[:, None]
@@ -51,7 +52,9 @@ def _of_layer(settings: Settings, largest: float) -> float:
 
 
 @eqx.filter_jit
-def _answers(density: TransitionDensity, starts: Float[Array, "n d+k"]) -> Float[Array, " n"]:
+def _answers(
+    density: AbstractTransitionDensity, starts: Float[Array, "n d+k"]
+) -> Float[Array, " n"]:
     state = density._at_time(jnp.asarray(density.horizon))
 
     def one(start: Float[Array, " d+k"]) -> Float[Array, ""]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..planning.settings import Settings
 from ..storage.fields import printable
-from .learned import TransitionDensity
+from .learned import LearnedDensity
 from .summary import equation_text
 
 FORMAT = 11
@@ -17,10 +17,10 @@ WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _OBSERVED = ("seconds", "certificate", "errors", "history")
 
 
-def described(density: TransitionDensity) -> dict[str, Any]:
+def described(density: LearnedDensity) -> dict[str, Any]:
     """The header of a density's file."""
     facts, origin = density.facts, density.sde.origin
-    settings = dataclasses.replace(facts.settings, legs=density.legs)
+    settings = dataclasses.replace(facts.settings, legs=getattr(density, "legs", 1))
     header = {
         "format": FORMAT,
         "sde": {

@@ -35,6 +35,7 @@ from .arrays import (
     lattice_of,
     trajectory_of,
 )
+from .composed import ComposedDensity
 from .file_fingerprint import (
     compare_marks,
     compare_probes,
@@ -45,8 +46,9 @@ from .file_fingerprint import (
 from .finite_check import require_answers
 from .header import described, settings_of, with_numbers
 from .header_checks import check_header
-from .learned import Facts, TransitionDensity
+from .learned import LearnedDensity, TransitionDensity
 from .migration import format_of, migrated
+from .provenance import Facts
 
 _KIND = "diracflow"
 # The first format whose headers are JSON to the letter, and whose files have marks.
@@ -57,13 +59,15 @@ class ModelFileError(DataFileError):
     """A file that cannot be read as the model it claims to be."""
 
 
-def save(density: TransitionDensity, path: str | os.PathLike) -> None:
+def save(density: LearnedDensity, path: str | os.PathLike) -> None:
     """Write `density` to `path`, replacing what is there only once all is written."""
+    base = density.base if isinstance(density, ComposedDensity) else density
+    assert isinstance(base, TransitionDensity)
     arrays = {
         **{name: getattr(density.trajectory, name) for name in PATH},
         **probe_values(density.sde, density.scope, density.start_time, density.horizon),
-        MARKS: marks(density.ansatz),
-        **lattice_arrays(density.lattice),
+        MARKS: marks(base.ansatz),
+        **lattice_arrays(getattr(density, "lattice", None)),
     }
     arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
     header = json.dumps(described(density), allow_nan=False)
@@ -72,7 +76,7 @@ def save(density: TransitionDensity, path: str | os.PathLike) -> None:
 
 def load(
     path: str | os.PathLike, sde: SDE | None = None, *, max_bytes: int = MAX_BYTES
-) -> TransitionDensity:
+) -> LearnedDensity:
     """Read a density written by `save`.
 
     **Arguments:**
@@ -118,7 +122,7 @@ def _read(path: str | os.PathLike, max_bytes: int) -> tuple[dict[str, Any], Arra
     return header, arrays
 
 
-def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> TransitionDensity:
+def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> LearnedDensity:
     settings, start_time = settings_of(header), header["start_time"]
     _require_width(header, arrays)
     sde = _equation(header["sde"], sde)
@@ -132,9 +136,11 @@ def _restored(header: dict[str, Any], arrays: Arrays, sde: SDE | None) -> Transi
             *(header["leg"], settings, jr.key(0)),
         )
     compare_marks(marks(ansatz), arrays.get(MARKS))
-    facts, lattice = _facts(header), lattice_of(arrays, settings.legs or 1)
-    parts = ansatz, trajectory_of(arrays), laws, facts, chart
-    density = TransitionDensity(*parts, lattice=lattice)
+    base = TransitionDensity(ansatz, trajectory_of(arrays), laws, _facts(header), chart)
+    density: LearnedDensity = base
+    if settings.legs != 1 and base.horizon > 0:
+        lattice = lattice_of(arrays, settings.legs or 1)
+        density = ComposedDensity(base, header["horizon"], lattice=lattice)
     require_answers(density, arrays["probe_x"])
     return density
 

@@ -13,10 +13,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..density.learned import TransitionDensity
+from ..density.composed import ComposedDensity
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key, checked_one_point
 from ..sde.parameters import Params
-from ..transition.transition_density import log_probs
+from ..transition.programs import log_probs
+from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.underlying_sde import began_at, member_of, require_homogeneous, scalars
 
 # Groups of draws: their spread is the noise of the mean.
@@ -37,7 +39,7 @@ class Consistency(NamedTuple):
 
 
 def chapman_kolmogorov(
-    density: TransitionDensity,
+    density: LearnedDensity,
     key: PRNGKeyArray,
     t: float,
     x0: Float[np.ndarray, " d"],
@@ -53,10 +55,11 @@ def chapman_kolmogorov(
     checked_count("draws", draws, least=2 * _GROUPS)
     given, began = scalars(density, params), began_at(density, start_time, "start_time")
     checked_one_point("x0", x0, density.dim)
-    if density._is_composed(jnp.asarray(t)):
+    plain = density._restricted(jnp.asarray(t))
+    if isinstance(plain, ComposedDensity):
         raise ValueError(
-            f"Beyond t={density.reach:g} this density is composed by Chapman and Kolmogorov's "
-            "equation itself, which then tests little. Ask within the first leg."
+            f"Beyond t={plain.reach:g} this density is composed by the Chapman--Kolmogorov "
+            "equation itself, which then tests little. Use `t <= density.reach`."
         )
     whole: dict[str, Any] = {"params": given, "start_time": start_time}
     half = {**whole, "start_time": began + t / 2}
@@ -68,7 +71,6 @@ def chapman_kolmogorov(
         x = density.sample(point_key, t, x0, points, **whole)
         y = density.sample(draw_key, t / 2, x0, draws - draws % _GROUPS, **whole)
         start = density._joined(jnp.asarray(x0), **whole)
-        plain = density._for_times(jnp.asarray(t))
         ratios = _ratios(plain, t, x, density._joined(y, **half), start)
         errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
         coverage = float(jnp.min(density.coverage(y, **half)))
@@ -79,7 +81,7 @@ def chapman_kolmogorov(
 
 
 def _ratios(
-    density: TransitionDensity, t: float, x: Array, y: Array, x0: Array
+    density: AbstractTransitionDensity, t: float, x: Array, y: Array, x0: Array
 ) -> Float[Array, "points draws"]:
     """Densities at `x` from each point half way, relative to that from the start."""
     dtype = x.dtype

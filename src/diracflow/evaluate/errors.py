@@ -209,7 +209,7 @@ def _log_probs(
 ) -> np.ndarray:
     """Log-densities of `x`, of shape `(points, starts, d)`."""
     time, points, starts = checked_query(density, t, **given.keywords, x=x, x0=given.x0)
-    density = density._for_times(time)
+    density = density._restricted(time)
     return np.asarray(_start_by_start(density, time, points, starts), dtype=np.float64)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import landmarks
 from ..sde.conditioning import support
 from ..sde.laws import Uniform
@@ -18,7 +18,7 @@ _DRAWS = 4096
 _BEYOND = 0.25
 
 
-def controls(density: TransitionDensity) -> dict[str, Any]:
+def controls(density: LearnedDensity) -> dict[str, Any]:
     """Ends and first value of every number that a query takes, in plain Python."""
     first = landmarks(density.scope.law)["centre"]
     low, high = _ends(density)
@@ -44,7 +44,7 @@ def _short(value: float, low: float, high: float) -> float:
     return float(np.clip(float(f"{value:.4g}"), low, high))
 
 
-def _ends(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:
+def _ends(density: LearnedDensity) -> tuple[np.ndarray, np.ndarray]:
     with jax.enable_x64(True):
         draws = np.asarray(density.scope.law.sample(jr.key(0), (_DRAWS,)))
     low, high = draws.min(axis=0), draws.max(axis=0)
@@ -60,14 +60,14 @@ def _ends(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:
     return np.where(boxed, least, low_end), np.where(boxed, most, high_end)
 
 
-def _domain(density: TransitionDensity) -> list[tuple[float, float]]:
+def _domain(density: LearnedDensity) -> list[tuple[float, float]]:
     return [part.ends for part in density.sde.domain]
 
 
-def _boxes(density: TransitionDensity) -> list[tuple[float, float]]:
+def _boxes(density: LearnedDensity) -> list[tuple[float, float]]:
     return [support(law) for law in _tail(density)]
 
 
-def _tail(density: TransitionDensity) -> list:
+def _tail(density: LearnedDensity) -> list:
     times = density.scope.start_times
     return [*density.scope.params, *([] if times is None else [times])]

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 
 KINDS = ("section", "marginal")
 _PARAMETER = "p."
@@ -34,7 +34,7 @@ class Query(NamedTuple):
         return (*self.x0.tolist(), *params.values(), self.given["start_time"])
 
 
-def read_query(text: str, density: TransitionDensity) -> Query:
+def read_query(text: str, density: LearnedDensity) -> Query:
     """The question in `text`; a `ValueError` says what is wrong with it."""
     fields = _fields(text)
     names = {f"{_PARAMETER}{name}": name for name in density.params}

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
+from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
@@ -108,7 +109,7 @@ def filter(  # the name that the field uses
     levels = _levels(quantiles)
     start_key, walk_key = jr.split(key)
     x = initial_particles(start_key, density, initial, particles)
-    density._require_inside(x)
+    require_inside(density.domain, x)
     _require_log_density(observe, x[0], plan.observations[0])
     _require_same_law(density, plan, x, given)
     found = _walk(density, observe, walk_key, x, plan, levels, history, given)

@@ -12,12 +12,10 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_key, checked_point, checked_shape
 from ..sde.parameters import Params
-from ..transition.device_cache import asked
+from ..transition.programs import images, log_probs
 from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
-    images,
-    log_probs,
     require_density,
 )
 from .extras import extra
@@ -85,7 +83,7 @@ class Transition(_Distribution):
     def log_prob(self, value: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density at `value`."""
         # Times were checked when the law was made; a check here would run in a sampler's loop.
-        density = asked(self.held.density, "_for_times", self.t)
+        density = self.held.density._restricted(self.t)
         return log_probs(density, self.t, checked_point("value", value, density.dim), self.start)
 
     def sample(

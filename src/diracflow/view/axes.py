@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from ..transition.transition_density import AbstractTransitionDensity, Frozen
+from ..transition.frozen import Frozen
+from ..transition.transition_density import AbstractTransitionDensity
 
 # Sides that differ by no more than this factor are drawn to one scale.
 _SAME_SCALE = 3.0

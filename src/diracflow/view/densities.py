@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_number, checked_point
 from ..transition.transition_density import AbstractTransitionDensity
 from .axes import box_of, colour_bar, heat, plane, point_text
@@ -117,13 +117,13 @@ def conditional(
 
 
 def moulding(
-    density: TransitionDensity,
+    density: LearnedDensity,
     t: float,
     x0: Float[np.ndarray, " 2"],
     noise: Float[np.ndarray, "n d"],
 ) -> Figure:
     """Samples of the source on their way through the layers of the flow."""
-    require_kind("density", density, TransitionDensity, "diracflow.learn")
+    require_kind("density", density, LearnedDensity, "diracflow.learn")
     if density.dim < 2:
         raise ValueError("This figure is of two components; the density has one.")
     stages = np.asarray(density.stages(noise, t, x0))

@@ -1,5 +1,6 @@
 """Whether a figure can be drawn of what it is given."""
 
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from ..sde.argument_checks import checked_number, checked_point
 from ..transition.transition_density import require_density
 
 
-def require_kind(name: str, value: object, kind: type, maker: str) -> None:
+def require_kind(name: str, value: object, kind: type | UnionType, maker: str) -> None:
     """Raise unless a value is of the kind that `maker` makes."""
     if not isinstance(value, kind):
         raise ValueError(f"`{name}` must come from `{maker}`; got {type(value).__name__}.")

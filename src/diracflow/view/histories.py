@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..evaluate.study import Study
 from .figure_checks import require_kind
 from .style import EXACT, LEARNED, SOURCE, new_figure, style
@@ -50,7 +50,7 @@ def error_over_time(study: Study | Rows) -> Figure:
 _MARKS = {"centre": (LEARNED, "o-"), "edge": (SOURCE, "s-")}
 
 
-def certificate_over_time(density: TransitionDensity) -> Figure:
+def certificate_over_time(density: LearnedDensity) -> Figure:
     """The bound on the total variation from centre and edge of the starts, with three standard
     errors; dashed, the true distance, mean over starts, where it is known."""
     rows, known = density.facts.certificate, density.facts.errors
@@ -89,9 +89,9 @@ _PANELS: dict[str, dict[str, str | None]] = {
 }
 
 
-def training_history(density: TransitionDensity) -> Figure:
+def training_history(density: LearnedDensity) -> Figure:
     """Residuals, what they add up to, sizes, steps and rank over the course of a training."""
-    require_kind("density", density, TransitionDensity, "diracflow.learn")
+    require_kind("density", density, LearnedDensity, "diracflow.learn")
     # The first step has no velocity before it to judge.
     history = density.facts.history[1:]
     times = np.array([record.time for record in history])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..density.formatting import ends_in_words, in_words, residuals_in_words
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import described, equation_text, landmarks, split
 from ..training.status import Status
 from ..transition.transition_density import AbstractTransitionDensity
@@ -27,7 +27,7 @@ SHARES = (0.03, 0.3, 1.0)
 
 
 def report(
-    density: TransitionDensity,
+    density: LearnedDensity,
     exact: AbstractTransitionDensity | None = None,
     *,
     file: str = "model.dflow",
@@ -54,12 +54,13 @@ def report(
     return text
 
 
-def _head(density: TransitionDensity, file: str) -> Iterator[str]:
+def _head(density: LearnedDensity, file: str) -> Iterator[str]:
     status, asked = density.status, density.facts.asked_horizon
     yield element("h1", f"Transition density of {_name(density)}")
     yield element("p", f"{file}, learned by diracflow", "soft")
     if status is Status.FINISHED:
-        divided = f" Its flow was trained up to t = {density.reach:g}." if density.legs > 1 else ""
+        reach = getattr(density, "reach", density.horizon)
+        divided = f" Its flow was trained up to t = {reach:g}." if reach < density.horizon else ""
         reached = f"Learned up to t = {density.horizon:g}, as asked for.{divided}"
         yield element("p", reached, "good")
     else:
@@ -68,7 +69,7 @@ def _head(density: TransitionDensity, file: str) -> Iterator[str]:
         yield element("p", status.value)
 
 
-def _learned(density: TransitionDensity) -> Iterator[str]:
+def _learned(density: LearnedDensity) -> Iterator[str]:
     yield element("h2", "What was learned")
     noise = density.sde.noise_dim
     pairs: dict[str, object] = {
@@ -86,9 +87,7 @@ def _learned(density: TransitionDensity) -> Iterator[str]:
         yield code(text)
 
 
-def _densities(
-    density: TransitionDensity, exact: AbstractTransitionDensity | None
-) -> Iterator[str]:
+def _densities(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Iterator[str]:
     if density.horizon <= 0:
         return
     centre = landmarks(density.scope.law)["centre"]
@@ -117,7 +116,7 @@ def _densities(
 
 
 def _many(
-    density: TransitionDensity,
+    density: LearnedDensity,
     exact: AbstractTransitionDensity | None,
     x0: np.ndarray,
     given: dict[str, Any],
@@ -133,7 +132,7 @@ def _many(
         yield picture("section", drawn, "A section at the horizon, other components zero.")
 
 
-def _trust(density: TransitionDensity) -> Iterator[str]:
+def _trust(density: LearnedDensity) -> Iterator[str]:
     bounds, errors = density.facts.certificate, density.facts.errors
     yield element("h2", "How far can it be trusted?")
     if not bounds and not errors:
@@ -169,7 +168,7 @@ def _trust(density: TransitionDensity) -> Iterator[str]:
         )
 
 
-def _training(density: TransitionDensity) -> Iterator[str]:
+def _training(density: LearnedDensity) -> Iterator[str]:
     told = density.facts
     yield element("h2", "Training")
     steps, rejected = len(told.history), sum(record.rejected for record in told.history)
@@ -195,7 +194,7 @@ def _training(density: TransitionDensity) -> Iterator[str]:
     yield table(("setting", "value"), [(n, _number(v)) for n, v in settings.items()])
 
 
-def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
+def _loading(density: LearnedDensity, file: str) -> Iterator[str]:
     yield element("h2", "How to load it")
     own = density.sde.origin is None
     centre = described(density, landmarks(density.scope.law)["centre"])
@@ -218,24 +217,24 @@ def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
     yield code("\n".join(lines_))
 
 
-def _name(density: TransitionDensity) -> str:
+def _name(density: LearnedDensity) -> str:
     origin = density.sde.origin
     return "your SDE" if origin is None else f"the built-in model {origin[0]}"
 
 
-def _domain(density: TransitionDensity) -> dict[str, object]:
+def _domain(density: LearnedDensity) -> dict[str, object]:
     if all(part.describe()["domain"] == "Real" for part in density.sde.domain):
         return {}
     maps = " × ".join(in_words(part.describe()) for part in density.chart.maps)
     return {"domain": maps, "its ends": ends_in_words(density.facts.boundaries) or "not tested"}
 
 
-def _start_time(density: TransitionDensity) -> str:
+def _start_time(density: LearnedDensity) -> str:
     law = density.scope.start_times
     return f"{density.start_time:g}" if law is None else in_words(law.describe())
 
 
-def _judgement(density: TransitionDensity) -> dict[str, object]:
+def _judgement(density: LearnedDensity) -> dict[str, object]:
     """Certificate and error at the end, in a line each."""
     bounds, errors = density.facts.certificate, density.facts.errors
     lines_: dict[str, object] = {}
