@@ -27,7 +27,7 @@ import numpy as np
 
 import diracflow as df
 from diracflow.models.catalogue import exact_of
-from diracflow.transition.batching import PIECE
+from diracflow.transition.batching import ROWS
 
 # Ask a process for one of these.
 PRECISIONS = ("float64", "float32")
@@ -46,7 +46,7 @@ def throughput(file: Path, rows: int, precision: str, starts: str) -> dict:
     x = rng.normal(size=(rows, density.dim)).astype(kind)
     # Within the bulk of the starts: else each query warns of them.
     x0 = x[::-1] / 4 if starts == "many" else np.zeros(density.dim, kind)
-    piece = min(rows, PIECE * jax.local_device_count())
+    piece = min(rows, ROWS * jax.local_device_count())
     density.log_prob(x[:piece], t, x0[:piece] if starts == "many" else x0).block_until_ready()
     before, began = peak(), time.perf_counter()
     with df.query_progress():

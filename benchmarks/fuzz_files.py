@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diracflow as df
-from diracflow.density.lattice import weighed
-from diracflow.density.subintervals import divided, log_mixture
+from diracflow.density.subintervals import log_mixture
 from file_mutations import ACCIDENTS, foreign, forged, unpacked
 from helpers import stepped_density
 
@@ -39,7 +38,7 @@ def goods():
         "heston": stepped_density(df.models.heston(), source="euler"),
         "family": stepped_density(df.models.cir_family(), source="euler"),
         "seasonal": stepped_density(df.models.seasonal(), source="euler"),
-        "lattice": stepped_density(df.models.ornstein_uhlenbeck(1), legs=4).on_lattice(),
+        "lattice": stepped_density(df.models.ornstein_uhlenbeck(1), legs=4, lattice=True),
     }
 
 
@@ -50,16 +49,16 @@ def _answer(ansatz, trajectory, chart, t, x0):
 
 
 @eqx.filter_jit
-def _composed(course, lattice, t, x0):
-    legs = divided(course, t)
-    return log_mixture(legs, x0, weighed(lattice, legs, x0))
+def _composed(composition, t, x0):
+    times = composition.divided(t)
+    return log_mixture(composition.base, times, x0, composition.beginnings(times, x0))
 
 
 def answer(density, probes):
     """The log-density at the image of zero noise, at the last time, from a stored start."""
     time, start = jnp.asarray(density.horizon), jnp.asarray(probes)
-    if density.lattice is not None:
-        return float(_composed(density.course, density.lattice, time, start))
+    if isinstance(density, df.ComposedDensity):
+        return float(_composed(density._composition, time, start))
     return float(_answer(density.ansatz, density.trajectory, density.chart, time, start))
 
 

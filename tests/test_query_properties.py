@@ -201,7 +201,7 @@ def test_learned_densities_take_empty_batches_and_infinities():
 def test_pieces_make_no_difference(x, t, x0, monkeypatch, getkey):
     query = jr.normal(getkey(), (*x, 2)), jr.uniform(getkey(), t) + 0.1, jnp.full((*x0, 2), 0.3)
     whole = EXACT.log_prob(*query), EXACT.score(*query)
-    monkeypatch.setattr(batching, "PIECE", 4)
+    monkeypatch.setattr(batching, "ROWS", 4)
     for found, expected in zip((EXACT.log_prob(*query), EXACT.score(*query)), whole, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 

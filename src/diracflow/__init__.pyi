@@ -4,6 +4,7 @@ from . import evaluate as evaluate
 from . import models as models
 from . import sweep as sweep
 from . import view as view
+from .density.composed import ComposedDensity as ComposedDensity
 from .density.guard import OutsideWarning as OutsideWarning
 from .density.learned import TransitionDensity as TransitionDensity
 from .density.model_file import (

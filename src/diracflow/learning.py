@@ -12,9 +12,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .density.composed import ComposedDensity
 from .density.extension import extension_text
-from .density.learned import TransitionDensity
-from .density.provenance import Facts
+from .density.learned import LearnedDensity, TransitionDensity
+from .density.provenance import Provenance
 from .density.summary import certificate_table
 from .flow.ansatz import StandardisedAnsatz
 from .planning.explosion import explodes
@@ -48,11 +49,11 @@ class TrainingFailed(RuntimeError):
     `density` holds what was learned, usable up to `density.horizon`. `status` names the reason.
     """
 
-    def __init__(self, density: TransitionDensity):
+    def __init__(self, density: LearnedDensity):
         self.density = density
         self.status = density.status
         super().__init__(
-            f"{self.status.name} at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
+            f"{self.status.name} at t={density.horizon:g} of {density.provenance.plan.horizon:g}: "
             f"{self.status.value} What was learned is in the exception's `density`."
             f"{extension_text(density)}"
         )
@@ -70,7 +71,7 @@ def learn(
     progress: ShowProgress = False,
     checkpoint: str | os.PathLike | None = None,
     **options: Unpack[Options],
-) -> TransitionDensity:
+) -> LearnedDensity:
     r"""Learn the density of $X(s+t)$ for every start in the bulk of a law and every $t$.
 
     **Arguments:**
@@ -90,8 +91,9 @@ def learn(
 
     **Returns:**
 
-    A `TransitionDensity`. At a limit (`max_steps`, `max_seconds`) it reaches as far as its
-    `horizon`, with a warning; a numerical failure raises `TrainingFailed`, which holds it.
+    A `TransitionDensity`, or a `ComposedDensity` if `legs` exceeds one. At a limit (`max_steps`,
+    `max_seconds`) it reaches as far as its `horizon`, with a warning; a numerical failure raises
+    `TrainingFailed`, which holds it.
     """
     called, key = time.monotonic(), checked_key(key)
     settings, resources = settings_for(preset, **options), checked_resources(options)
@@ -110,7 +112,7 @@ def learn(
             if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:
                 table = checkpointer.certificate or certificate_table(density, key)
                 checkpointer.finish(table)
-                density = density.with_facts(certificate=table)
+                density = density.with_provenance(certificate=table)
     return _delivered(density)
 
 
@@ -157,29 +159,27 @@ def _announcement(prepared: Prepared) -> str:
 
 def _density(
     problem: Problem, prepared: Prepared, loop: TimeLoop, status: Status, key: PRNGKeyArray
-) -> TransitionDensity:
-    facts = Facts(
-        settings=prepared.settings.replaced(source=prepared.plan.source),
-        preset=prepared.plan.preset,
-        asked_horizon=problem.horizon,
+) -> LearnedDensity:
+    provenance = Provenance(
+        plan=prepared.plan,
         status=status,
         seconds=loop.seconds(),
         history=tuple(loop.history),
         versions=versions(),
-        why_source=prepared.plan.reasons.get("source", ""),
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
         boundaries=problem.boundaries,
-        memory=prepared.plan.memory,
     )
-    parts = prepared.ansatz, loop.trajectory(), problem.laws, facts, problem.chart
-    density = TransitionDensity(*parts).on_lattice()
+    parts = prepared.ansatz, loop.trajectory(), problem.laws, provenance, problem.chart
+    density = TransitionDensity(*parts).composed()
     _warn_of_sampling(density)
     return density
 
 
-def _warn_of_sampling(density: TransitionDensity) -> None:
+def _warn_of_sampling(density: LearnedDensity) -> None:
     """Warn if subintervals were planned for a lattice that turned out to be too large."""
-    if density.lattice is not None or density.legs <= MOST_SAMPLED or density.horizon == 0:
+    if not isinstance(density, ComposedDensity) or density.lattice is not None:
+        return
+    if density.legs <= MOST_SAMPLED:
         return
     warnings.warn(
         f"The lattice for {density.legs} subintervals would need too many points: the noise is "
@@ -189,14 +189,14 @@ def _warn_of_sampling(density: TransitionDensity) -> None:
     )
 
 
-def _delivered(density: TransitionDensity) -> TransitionDensity:
+def _delivered(density: LearnedDensity) -> LearnedDensity:
     status = density.status
     if status.failed:
         raise TrainingFailed(density)
     if status is not Status.FINISHED:
-        cause = diagnosis(density.facts.history)
+        cause = diagnosis(density.provenance.history)
         warnings.warn(
-            f"Training stopped at t={density.horizon:g} of {density.facts.asked_horizon:g}: "
+            f"Training stopped at t={density.horizon:g} of {density.provenance.plan.horizon:g}: "
             f"{status.value} The likely cause of slow progress is {cause.name}: {cause.value}"
             f"{extension_text(density)}",
             stacklevel=3,

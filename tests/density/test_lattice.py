@@ -35,12 +35,12 @@ GRID = np.linspace(-4.0, 4.0, 801)[:, None]
 @pytest.fixture(scope="module")
 def line():
     """Five legs of 1.2 each."""
-    return still_density(LINE, legs=5).on_lattice()
+    return still_density(LINE, legs=5, lattice=True)
 
 
 @pytest.fixture(scope="module")
 def plane():
-    return still_density(PLANE, legs=4).on_lattice()
+    return still_density(PLANE, legs=4, lattice=True)
 
 
 def total_variation(density, exact, t, x0):
@@ -71,7 +71,7 @@ def test_sums_converge_faster_than_any_power(monkeypatch):
     errors = []
     for spacing in (1.0, 1.4):
         monkeypatch.setattr(lattice_points, "_SPACING", spacing)
-        density = still_density(LINE, legs=2).on_lattice()
+        density = still_density(LINE, legs=2, lattice=True)
         # A hair more than a leg: both halves are as short as they get.
         errors.append(total_variation(density, LINE.exact, 3.0001, X0))
     # The exponent is about 17 over the square of the spacing: a factor of 3000, where one of the
@@ -81,7 +81,8 @@ def test_sums_converge_faster_than_any_power(monkeypatch):
 
 def test_mass_is_one_whatever_the_lattice(line):
     moves = np.random.default_rng(0).dirichlet(np.ones(5), size=5)
-    density = line._again(lattice=Lattice(line.lattice.points[:5], powers(moves, line.legs)))
+    lattice = Lattice(line.lattice.points[:5], powers(moves, line.legs))
+    density = df.ComposedDensity(line.base, line.horizon, lattice=lattice)
     mass = np.sum(np.asarray(density.prob(GRID, 5.5, X0))) * (GRID[1, 0] - GRID[0, 0])
     assert mass == pytest.approx(1.0, abs=1e-8)
 
@@ -174,9 +175,10 @@ def test_mass_is_looked_at_over_all_legs():
 
 def test_lattices_that_lose_mass_are_not_used(line, monkeypatch):
     monkeypatch.setattr(lattice_points, "_LOST", 0.0)
-    assert line.on_lattice().lattice is None
-    # Then legs are walked, to the same density up to quadrature.
-    values = line._again(lattice=None).log_prob(GRID[400:600:40], 2.0, X0)
+    simulated = still_density(LINE, legs=5, lattice=True)
+    assert simulated.lattice is None
+    # Points are simulated instead, which gives the same density up to quadrature.
+    values = simulated.log_prob(GRID[400:600:40], 2.0, X0)
     np.testing.assert_allclose(values, line.log_prob(GRID[400:600:40], 2.0, X0), atol=0.05)
 
 

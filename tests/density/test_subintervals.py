@@ -16,9 +16,9 @@ from scipy.stats import kstest, norm
 
 import diracflow as df
 from diracflow.density.extension import extended_facts, extension_text
-from diracflow.density.subintervals import count_of, divided, log_mixture, rows_of_noise, walked
+from diracflow.density.subintervals import Division, count_of, log_mixture, noise_rows, simulated
 from diracflow.training.trajectory import Trajectory
-from helpers import require_derivatives, stepped_density, still_density
+from helpers import composed, require_derivatives, stepped_density, still_density
 
 LINE = dataclasses.replace(
     df.models.ornstein_uhlenbeck(1, rate=0.8, level=0.3, noise=0.6), horizon=3.0
@@ -40,14 +40,14 @@ def total_variation(density, exact, t, x0):
 
 def test_times_have_the_fewest_legs():
     t = jnp.array([0.1, 1.0, 1.0 + 1e-9, 1.1, 2.0, 2.9, 3.0])
-    np.testing.assert_array_equal(count_of(t, 1.0, 3), [1, 1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(count_of(t, Division(1.0, 3)), [1, 1, 1, 2, 2, 3, 3])
 
 
 @pytest.mark.parametrize("t, number, length", [(0.8, 1, 0.8), (1.5, 2, 0.75), (2.4, 3, 0.7)])
 def test_outer_legs_are_alike_and_inner_ones_whole(t, number, length):
-    legs = divided(still_density(LINE, legs=3).course, jnp.asarray(t))
-    assert (int(legs.number), float(legs.reach)) == (number, 1.0)
-    assert float(legs.length) == pytest.approx(length)
+    times = still_density(LINE, legs=3)._at_time(jnp.asarray(t))
+    assert (int(times.number), float(times.inner.t)) == (number, 1.0)
+    assert float(times.length) == float(times.outer.t) == pytest.approx(length)
 
 
 def test_within_a_leg_the_density_is_that_of_the_flow(line):
@@ -72,12 +72,12 @@ def test_quadrature_converges_faster_than_independent_draws(line, getkey):
 
     @jax.jit
     def errors(rows):
-        legs = line._at_time(t)
-        begins = walked(legs, X0, rows)
-        return jax.vmap(lambda y: log_mixture(legs, y, begins))(x) - exact
+        times = line._at_time(t)
+        begins = simulated(line.base, times, X0, rows)
+        return jax.vmap(lambda y: log_mixture(line.base, times, y, begins))(x) - exact
 
     sizes = [
-        np.sqrt(np.mean([np.square(errors(rows_of_noise(seed, count, 2, 1))) for seed in range(8)]))
+        np.sqrt(np.mean([np.square(errors(noise_rows(seed, count, 2, 1))) for seed in range(8)]))
         for count in (64, 256, 1024)
     ]
     # Errors of independent draws would halve with four times as many.
@@ -167,11 +167,11 @@ def test_the_bound_holds_over_legs(line, getkey):
 @pytest.mark.slow
 def test_the_bound_of_flows_that_err_adds_up(line, getkey):
     # Parameters that go astray by a little.
-    theta = np.asarray(line.ansatz.theta)
+    theta = np.asarray(line.base.ansatz.theta)
     off = 0.003 * np.random.default_rng(0).normal(size=theta.shape)
     clocks = np.array([0.0, np.sqrt(1.5)])
     path = Trajectory(clocks, np.stack([theta, theta + off]), *[off[None] / clocks[1]] * 2)
-    density = df.TransitionDensity(line.ansatz, path, line.scope, line.facts)
+    density = composed(df.TransitionDensity(line.base.ansatz, path, line.scope, line.facts))
     bound = density.certificate(getkey(), np.array([1.5, 3.0]), X0, samples=64).bound
     assert 1e-3 < bound[0] < 0.3
     # The second leg begins nearer to the middle; it adds as much as the first, or half of it.
@@ -182,9 +182,9 @@ def test_the_bound_of_flows_that_err_adds_up(line, getkey):
 def test_what_is_the_flows_own_is_asked_within_a_leg(line):
     x = jnp.array([0.1])
     assert np.isfinite(line.residual(x, 1.4, X0))
-    with pytest.raises(ValueError, match="up to t=1.5.*within the first"):
+    with pytest.raises(ValueError, match=r"up to t=1.5.*`t <= density.reach`"):
         line.residual(x, 2.0, X0)
-    with pytest.raises(ValueError, match="up to t=1.5.*within the first"):
+    with pytest.raises(ValueError, match=r"up to t=1.5.*`t <= density.reach`"):
         line.stages(np.zeros((3, 1)), 2.0, X0)
 
 
@@ -216,7 +216,7 @@ def test_a_density_is_extended_without_learning(line, tmp_path):
 
 
 def test_what_cannot_be_extended_says_why(line):
-    with pytest.raises(ValueError, match=r"takes 67 legs of 1.5; there may be 16.*up to 6.25"):
+    with pytest.raises(ValueError, match=r"needs 67 subintervals of 1.5; at most 16.*up to 6.25"):
         line.extended(100.0)
     for wrong in (0.0, -1.0, np.nan, "long"):
         with pytest.raises(ValueError, match="`horizon`"):

@@ -34,8 +34,8 @@ queries = {
     "score": lambda: exact.score(x, 0.5, zero),
     "sample": lambda: exact.sample(key, 0.5, zero, 1001),
 }
-shares, shared = [], batching._shared
-batching._shared = lambda *arguments: shares.append(1) or shared(*arguments)
+shares, shared = [], batching._divided
+batching._divided = lambda *arguments: shares.append(1) or shared(*arguments)
 
 def error(query):
     shares.clear()
@@ -53,7 +53,7 @@ within = jax.jit(lambda c: c * exact.log_prob(np.asarray(x), 0.5, np.zeros(2)))(
 found["within jit"] = float(np.max(np.abs(within - 2 * queries["odd"]())))
 placed = exact.log_prob(jax.device_put(x, two), 0.5, zero)
 assert placed.devices() == {two}, "an array's own device is the user's choice"
-batching.PIECE = 100
+batching.ROWS = 100
 found["small pieces"] = error(queries["starts"])
 print(json.dumps(found))
 """
@@ -74,12 +74,12 @@ def test_devices_share_rows_and_find_the_same():
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(batching, "PIECE", 40)
+    monkeypatch.setattr(batching, "ROWS", 40)
 
 
 def test_every_piece_is_told_of(small_pieces):
     exact, told = df.models.brownian(1).exact, []
-    with batching.watched(lambda done, rows: told.append((done, rows))):
+    with batching.observed(lambda done, rows: told.append((done, rows))):
         exact.log_prob(jnp.zeros((100, 1)), 0.5, jnp.zeros(1))
     assert told == [(34, 100), (68, 100), (100, 100)]
     exact.log_prob(jnp.zeros((100, 1)), 0.5, jnp.zeros(1))
@@ -88,7 +88,7 @@ def test_every_piece_is_told_of(small_pieces):
 
 def test_what_is_one_piece_is_not(small_pieces):
     told = []
-    with batching.watched(lambda *rows: told.append(rows)):
+    with batching.observed(lambda *rows: told.append(rows)):
         df.models.brownian(1).exact.log_prob(jnp.zeros((40, 1)), 0.5, jnp.zeros(1))
     assert told == []
 

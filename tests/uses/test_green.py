@@ -134,8 +134,7 @@ OVER_LEGS = dataclasses.replace(
 
 @pytest.fixture(scope="module", params=["lattice", "walked"])
 def over_legs(request):
-    density = still_density(OVER_LEGS, legs=3)
-    return density.on_lattice() if request.param == "lattice" else density
+    return still_density(OVER_LEGS, legs=3, lattice=request.param == "lattice")
 
 
 def test_laws_and_draws_move_over_legs(over_legs, getkey):
@@ -165,7 +164,7 @@ def test_one_draw_over_legs_is_the_transition_density(over_legs):
 
 def test_moving_over_legs_costs_no_mixtures(over_legs):
     law = df.propagate(over_legs, df.Normal(0.0, 1.0), 2.5, draws=1024)
-    assert law.last.density.legs == 1
-    assert float(law.last.t) == pytest.approx(0.75)
-    assert law.last.rows <= 1024
-    assert df.propagate(over_legs, df.Normal(0.0, 1.0), 0.9).density.legs == 1
+    assert law.mixture.density is over_legs.base
+    assert float(law.mixture.t) == pytest.approx(0.75)
+    assert law.mixture.rows <= 1024
+    assert df.propagate(over_legs, df.Normal(0.0, 1.0), 0.9).density is over_legs.base

@@ -3,18 +3,18 @@ r"""A bound on the total variation distance to the true transition density.
 The learned density satisfies $\partial_tP = \mathcal{L}^*P + Pr$ with the residual $r$. The
 Fokker--Planck semigroup contracts the $L^1$ norm, so by Duhamel's formula
 $$\mathrm{TV}(P_t, \rho_t) \le \tfrac12\int_0^t E_{x\sim P_s}|r_s(x)|\,ds,$$
-for every start, with no knowledge of $\rho$. Nothing is added for the start: seen in the source's
-frame both densities tend to the same normal law as $t\to0$, and in the clock $c = \sqrt t$ the
-residual is bounded there, so the integral is taken from zero.
+for every start, with no knowledge of $\rho$. The initial error is zero: in the source's frame both
+densities tend to the same normal law as $t\to0$. In the clock $c = \sqrt t$ the residual is bounded
+there, so the integral is taken from zero.
 
-Rounding is a part of its own: see `_rounding`. It matters where the source is exact.
+Rounding adds a term, see `_rounding`, which matters where the source is exact.
 
-The integral is a sum over the steps of the training, with Gauss nodes in each: within a step the
-deployed density is a smooth function of the clock. The expectation is a mean over samples of the
-density itself, fresh ones at each node.
+The integral is a sum over the training steps with Gauss nodes in each, because within a step the
+density is a smooth function of the clock. The expectation is a mean over new samples of the density
+at each node.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,39 +24,66 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
+from ..sde.argument_checks import checked_count, checked_key
+from ..sde.chart import Chart, start_coordinates
 from ..training.trajectory import Trajectory
+from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .residual import Moving, velocities
 
 # Gauss nodes of a step.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
-# Points at one time that are taken together, and how many such tiles one call takes. Fixed, so that
-# one compilation serves every question.
+# Points of a tile, all at one time, and tiles of one call. Fixed, so that all calls share one
+# compilation.
 _TILE, _TILES = 128, 32
 # Roundings of a position: of start, mean and point, and in the products between them.
 _ROUNDINGS = 4
 
 
 class Certificate(NamedTuple):
-    """What total variation distances to the true density are at most."""
+    """Upper bounds on total variation distances to the true density."""
 
     bound: Float[np.ndarray, "*batch"]
     stderr: Float[np.ndarray, "*batch"]  # standard error of `bound`
 
 
-def certificate(
-    ansatz: AbstractAnsatz,
-    trajectory: Trajectory,
-    key: PRNGKeyArray,
-    t: Float[np.ndarray, "*batch"],
-    x0: Float[np.ndarray, "*batch d+k"],
-    samples: int,
-    precision: float,
-) -> Certificate:
-    """The bound for every pair of the broadcast times and starts; arguments have been checked.
+class CertificateQuery(NamedTuple):
+    """Checked arguments of a certificate; starts are in the coordinates of the chart."""
 
-    `precision` is that of the arithmetic in which the density is evaluated. Bounds may exceed one,
-    by which no two laws differ: they are cut off once those of all legs have been added up.
+    key: PRNGKeyArray
+    t: Float[np.ndarray, "*batch"]
+    start: Float[np.ndarray, "*batch d+k"]
+    samples: int
+    precision: float  # of the arithmetic in which the density is evaluated
+
+
+def certificate_query(
+    density: AbstractTransitionDensity,
+    chart: Chart,
+    key: PRNGKeyArray,
+    samples: int,
+    **query: Any,
+) -> CertificateQuery:
+    """Check the arguments of a certificate; `query` has those of `checked_query`."""
+    key, samples = checked_key(key), checked_count("samples", samples, least=2)
+    precision = float(jnp.finfo(jnp.result_type(float)).eps)
+    with jax.enable_x64(True):
+        time, start = map(np.asarray, checked_query(density, **query))
+        if not time.size or not start.size:
+            shapes = f"{time.shape} and {start.shape}"
+            raise ValueError(f"Give one time and one start at least; got shapes {shapes}.")
+        start = np.asarray(start_coordinates(chart, start))
+    return CertificateQuery(key, time, start, samples, precision)
+
+
+def certificate(
+    ansatz: AbstractAnsatz, trajectory: Trajectory, query: CertificateQuery
+) -> Certificate:
+    """Return the bound for every pair of the broadcast times and starts.
+
+    Bounds may exceed one, although no two laws do. Callers cut them off once they have added them
+    up.
     """
+    key, t, x0, samples, precision = query
     marks, time_index = np.unique(np.sqrt(t), return_inverse=True)
     starts, start_index = np.unique(x0.reshape(-1, x0.shape[-1]), axis=0, return_inverse=True)
     edges = np.unique(np.concatenate([[0.0], trajectory.clocks, marks]))
@@ -79,11 +106,11 @@ def certificate(
 def _rounding(
     ansatz: AbstractAnsatz, times: Float[Array, " k"], starts: Float[Array, "starts d+k"]
 ) -> Float[Array, "k starts"]:
-    """How far rounding may shift the density, in widths and units of the precision.
+    """Return a bound on the effect of rounding, in units of the precision.
 
-    A normal law that is shifted by a small part of its width differs by less than half of that in
-    total variation. Numbers of the size of start and mean are rounded to so many digits, and a
-    narrow density far from zero is shifted most. One unit more stands for the logarithm's value.
+    Shifting a normal law by a small fraction of its width changes it by less than half of that
+    fraction in total variation. Rounding errors are proportional to the size of start and mean, so
+    a narrow density far from zero is shifted most. One unit is added for rounding of the logarithm.
     """
 
     def shift(tau: Array, x0: Array) -> Array:
@@ -96,7 +123,7 @@ def _rounding(
 
 
 def _gauss(edges: Float[np.ndarray, " k+1"]) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the rule on all intervals between the edges."""
+    """Return the nodes and weights of the Gauss rule on all intervals between the edges."""
     middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
     nodes = middle[:, None] + half[:, None] * _NODES
     return nodes.ravel(), (half[:, None] * _WEIGHTS).ravel()
@@ -110,12 +137,12 @@ def _residual_sizes(
     starts: Float[np.ndarray, "starts d+k"],
     samples: int,
 ) -> Float[np.ndarray, "k starts samples"]:
-    """Sizes of the residual at fresh samples, for every node and start."""
+    """Return absolute residuals at new samples, for every node and start."""
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     per_node = -(-len(starts) * samples // _TILE)
     x0 = np.resize(np.repeat(starts, samples, axis=0), (per_node, _TILE, starts.shape[1]))
     blocks, dim = [], ansatz.source.sde.dim
-    # Tiles in the order of time, filled up at the end with some that are thrown away.
+    # Tiles in the order of time; the last block is filled up with tiles that are not used.
     tiles = np.resize(np.arange(len(nodes) * per_node), _ceil(len(nodes) * per_node, _TILES))
     for block in tiles.reshape(-1, _TILES):
         clocks = jnp.asarray(nodes[block // per_node])

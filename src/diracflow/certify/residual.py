@@ -1,9 +1,9 @@
-r"""How far a deployed density is from solving the Fokker--Planck equation.
+r"""Residual of a learned density in the Fokker--Planck equation.
 
-With $q = \log P$, the residual is $r = \partial_tq - \mathcal{A}_t[q]$. It is that of the density
-that users query: parameters are interpolated between the knots of their trajectory, and so is their
-velocity. In the ansatz's own coordinates, and per unit of the clock $c = \sqrt t$,
-$r_c = \nabla_\theta q\cdot\dot\theta - f$, in which nothing cancels as $t\to0$.
+With $q = \log P$, the residual is $r = \partial_tq - \mathcal{A}_t[q]$. It belongs to the density
+that users query: parameters and their velocity are interpolated between the knots of their
+trajectory. In the ansatz's own coordinates, and per unit of the clock $c = \sqrt t$, it is
+$r_c = \nabla_\theta q\cdot\dot\theta - f$, without cancellation as $t\to0$.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from ..training.trajectory import Trajectory
 
 
 class Moving(NamedTuple):
-    """An ansatz at one time, and how its parameters move, per unit of clock."""
+    """An ansatz at one time, and the velocity of its parameters per unit of clock."""
 
     ansatz: AbstractAnsatz
     theta_dot: Float[Array, " m"]
     clock: Float[Array, ""]
 
     def residual(self, y: Float[Array, " d"], x0: Float[Array, " d+k"]) -> Float[Array, ""]:
-        """Residual at a point in the ansatz's own coordinates, per unit of clock."""
+        """Return the residual at a point in the ansatz's own coordinates, per unit of clock."""
         ansatz, clock = self.ansatz, self.clock
         moved = jax.jvp(
             lambda theta: ansatz.at(theta).log_density(y, clock, x0),
@@ -36,7 +36,7 @@ class Moving(NamedTuple):
 
 
 def moving(ansatz: AbstractAnsatz, trajectory: Trajectory, clock: Float[Array, ""]) -> Moving:
-    """The deployed ansatz at a clock."""
+    """Return the interpolated ansatz at a clock."""
     theta, theta_dot = _velocity(trajectory, clock)
     return Moving(ansatz.at(theta), theta_dot, clock)
 
@@ -45,7 +45,7 @@ def moving(ansatz: AbstractAnsatz, trajectory: Trajectory, clock: Float[Array, "
 def velocities(
     trajectory: Trajectory, clocks: Float[Array, " n"]
 ) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
-    """Deployed parameters at some clocks, and how they move."""
+    """Return interpolated parameters and their velocities at some clocks."""
     return jax.vmap(lambda clock: _velocity(trajectory, clock))(clocks)
 
 

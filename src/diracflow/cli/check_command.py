@@ -6,7 +6,7 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import described, landmarks, split
 from ..evaluate.consistency import chapman_kolmogorov
 from ..evaluate.simulation import agreement_with_paths
@@ -67,7 +67,7 @@ def check_text(report: dict[str, Any]) -> str:
 
 
 def _row(
-    density: TransitionDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
+    density: LearnedDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
 ) -> dict[str, Any]:
     bound_key, half_key, path_key = jr.split(key, 3)
     x0, conditioning = split(density, g)
@@ -96,7 +96,7 @@ def _row(
 
 
 def _half_steps(
-    density: TransitionDensity, key: Any, t: float, x0: np.ndarray, conditioning: dict[str, Any]
+    density: LearnedDensity, key: Any, t: float, x0: np.ndarray, conditioning: dict[str, Any]
 ) -> dict[str, Any]:
     unknown = {"half_steps": None, "half_steps_stderr": None, "excess": None}
     try:

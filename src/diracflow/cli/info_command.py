@@ -3,11 +3,12 @@
 from typing import Any
 
 from ..density.formatting import ends_in_words, in_words, residuals_in_words
+from ..planning.plan import Plan
 
 
 def info_text(header: dict[str, Any], path: str) -> str:
     """Return the description of a model file from its header."""
-    sde, history, settings = header["sde"], header["history"], header["settings"]
+    sde, history = header["sde"], header["history"]
     lines = {
         "file": path,
         "SDE": _equation(sde),
@@ -16,9 +17,6 @@ def info_text(header: dict[str, Any], path: str) -> str:
         **{f"  {law['name']}": in_words(law) for law in header["params"]},
         "start time": _start_time(header),
         "horizon": _horizon(header),
-        "preset": header["preset"],
-        "source": _source(header),
-        "settings": ", ".join(f"{name}={value}" for name, value in settings.items()),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
         "held-out residual": residuals_in_words([record["fresh_residual"] for record in history]),
         "key": str(header["key"]),
@@ -26,7 +24,8 @@ def info_text(header: dict[str, Any], path: str) -> str:
     }
     width = max(map(len, lines))
     table = [f"{name:<{width}}  {value}" for name, value in lines.items()]
-    return "\n".join([*table, *_code(sde["text"]), *_certificate(header), *_errors(header)])
+    parts = [*table, "", str(Plan(**header["plan"])), *_code(sde["text"])]
+    return "\n".join([*parts, *_certificate(header), *_errors(header)])
 
 
 def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -52,11 +51,6 @@ def _domain(header: dict[str, Any]) -> dict[str, str]:
         return {}
     lines = {"domain": " x ".join(in_words(part) for part in header["maps"])}
     return {**lines, "ends": ends_in_words(header["boundaries"])}
-
-
-def _source(header: dict[str, Any]) -> str:
-    why = header.get("why_source")
-    return header["settings"]["source"] + (f": {why}" if why else "")
 
 
 def _code(text: dict[str, str]) -> list[str]:
@@ -90,8 +84,9 @@ def _start_time(header: dict[str, Any]) -> str:
 
 
 def _horizon(header: dict[str, Any]) -> str:
-    legs, horizon = header["settings"]["legs"], header["horizon"]
-    divided = f", in {legs} subintervals of {horizon / legs:g}" if legs > 1 else ""
+    reach, horizon = header["reach"], header["horizon"]
+    divided = f", in subintervals of {reach:g}" if reach < horizon else ""
     if header["status"] == "FINISHED":
         return f"{horizon:g}, reached{divided}"
-    return f"{horizon:g} of {header['asked_horizon']:g} requested ({header['status']}){divided}"
+    requested = header["plan"]["horizon"]
+    return f"{horizon:g} of {requested:g} requested ({header['status']}){divided}"

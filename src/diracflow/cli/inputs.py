@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.model_file import load
 from ..models.catalogue import Model, exact_of
 from ..models.user_file import named_object
@@ -31,7 +31,7 @@ def prepare_jax() -> None:
                 jax.config.update("jax_compilation_cache_dir", str(cache))
 
 
-def load_model(path: Path, sde: str | None) -> TransitionDensity:
+def load_model(path: Path, sde: str | None) -> LearnedDensity:
     """Return the density in a file; `sde` is FILE.py:NAME for equations that files do not hold."""
     prepare_jax()
     return load(path, None if sde is None else read_sde(sde))
@@ -39,7 +39,7 @@ def load_model(path: Path, sde: str | None) -> TransitionDensity:
 
 def load_with_exact(
     path: Path, sde: str | None
-) -> tuple[TransitionDensity, AbstractTransitionDensity | None]:
+) -> tuple[LearnedDensity, AbstractTransitionDensity | None]:
     """Return the density in a file, and the exact one of a built-in model or a user's `Model`."""
     prepare_jax()
     found = None if sde is None else named_object(sde)

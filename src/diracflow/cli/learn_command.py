@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.random as jr
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..learning import TrainingFailed, learn
 from ..models.catalogue import Model
 from ..models.user_file import named_object
@@ -64,13 +64,13 @@ def learn_file(
         "failed": density.status.failed,
         "horizon": density.horizon,
         "seconds": round(time.monotonic() - began, 1),
-        "certificate": list(density.facts.certificate),
+        "certificate": list(density.provenance.certificate),
     }
 
 
 def learned(
     problem: dict[str, Any], seed: int, checkpoint: Path | None, **options: Any
-) -> TransitionDensity | None:
+) -> LearnedDensity | None:
     """Learn a density, which a failed training leaves incomplete.
 
     Return `None` in all but the first of several processes.

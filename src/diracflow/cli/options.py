@@ -19,7 +19,7 @@ import typer
 from .results import emit_json, require_table, write_table
 
 if TYPE_CHECKING:
-    from ..density.learned import TransitionDensity
+    from ..density.learned import LearnedDensity
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON only.")]
 ModelFile = Annotated[Path, typer.Argument(help="A model file, such as runs/benes/model.dflow.")]
@@ -54,7 +54,7 @@ class QueryOptions:
     ] = None
     sde: Equation = None
 
-    def load(self) -> "TransitionDensity":
+    def load(self) -> "LearnedDensity":
         """Return the density in the model file."""
         from .inputs import load_model
 

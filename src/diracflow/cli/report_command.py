@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jax.random as jr
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import certificate_table
 from ..evaluate.study import study
 from ..transition.transition_density import AbstractTransitionDensity
@@ -24,14 +24,14 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
 
 
 def _evaluated(
-    density: TransitionDensity, exact: AbstractTransitionDensity | None, starts: int, seed: int
-) -> TransitionDensity:
+    density: LearnedDensity, exact: AbstractTransitionDensity | None, starts: int, seed: int
+) -> LearnedDensity:
     """Return the density with its error bounds, and its errors if the exact density is known."""
     if density.horizon <= 0:
         return density
-    if not density.facts.certificate:
-        density = density.with_facts(certificate=certificate_table(density, jr.key(seed)))
-    if exact is not None and not density.facts.errors:
+    if not density.provenance.certificate:
+        density = density.with_provenance(certificate=certificate_table(density, jr.key(seed)))
+    if exact is not None and not density.provenance.errors:
         found = study(density, exact, key=jr.key(seed + 1), starts=starts)
-        density = density.with_facts(errors=tuple(found.summary()))
+        density = density.with_provenance(errors=tuple(found.summary()))
     return density

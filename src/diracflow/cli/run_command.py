@@ -10,7 +10,7 @@ import jax
 import jax.random as jr
 
 from .. import view
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..evaluate.study import Study, study
 from ..learning import TrainingFailed
 from ..models.catalogue import Model, model
@@ -73,7 +73,7 @@ def run_model(
     say(f"Learned in {seconds:.0f} s. {_source_text(density)}")
     result = _errors(density, problem, seed, starts, say)
     if result is not None:
-        density = density.with_facts(errors=tuple(result.summary()))
+        density = density.with_provenance(errors=tuple(result.summary()))
         density.save(out / file)
     run = {"model": name, "preset": preset, "settings": changes, "seed": seed}
     report = {**run, "learn_seconds": seconds, **_report(density, result)}
@@ -81,12 +81,13 @@ def run_model(
     return report
 
 
-def _source_text(density: TransitionDensity) -> str:
-    return f"Source: {density.facts.settings.source} ({density.facts.why_source})."
+def _source_text(density: LearnedDensity) -> str:
+    plan = density.provenance.plan
+    return f"Source: {plan.source} ({plan.reasons.get('source', 'set by the user')})."
 
 
 def _errors(
-    density: TransitionDensity,
+    density: LearnedDensity,
     problem: Model,
     seed: int,
     starts: int,
@@ -99,25 +100,25 @@ def _errors(
     return study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
 
 
-def _report(density: TransitionDensity, result: Study | None) -> dict[str, Any]:
+def _report(density: LearnedDensity, result: Study | None) -> dict[str, Any]:
     return {
-        "source": density.facts.settings.source,
-        "why_source": density.facts.why_source,
+        "source": density.provenance.plan.source,
+        "why_source": density.provenance.plan.reasons.get("source", "set by the user"),
         "status": density.status.name,
         "failed": density.status.failed,
         "horizon": density.horizon,
         "parameters": int(density.trajectory.thetas.shape[1]),
-        "steps": len(density.facts.history),
+        "steps": len(density.provenance.history),
         "starts": 0 if result is None else len(result.starts),
         "laws": density.scope.describe(),
         "errors": [] if result is None else result.summary(),
-        "certificate": list(density.facts.certificate),
-        "boundaries": list(density.facts.boundaries),
+        "certificate": list(density.provenance.certificate),
+        "boundaries": list(density.provenance.boundaries),
     }
 
 
 def _write(
-    density: TransitionDensity,
+    density: LearnedDensity,
     problem: Model,
     result: Study | None,
     report: dict[str, Any],

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import view
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import landmarks, split
 from ..evaluate.study import Study
 from ..models.catalogue import Model
@@ -21,7 +21,7 @@ Makers = dict[str, Callable[[], Figure]]
 
 
 def draw_figures(
-    density: TransitionDensity, problem: Model, result: Study | None, out: Path
+    density: LearnedDensity, problem: Model, result: Study | None, out: Path
 ) -> list[str]:
     """Write the figures that apply to the model into the folder `out`, and return their names."""
     makers: Makers = {"training.png": lambda: view.training_history(density)}
@@ -38,7 +38,7 @@ def draw_figures(
     return list(makers)
 
 
-def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | None) -> Makers:
+def _over_time(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Makers:
     """Return figures of the density at three times, from the centre of the training law."""
     x0, conditioning = split(density, landmarks(density.scope.law)["centre"])
     times = [share * density.horizon for share in SHARES]
@@ -49,7 +49,7 @@ def _over_time(density: TransitionDensity, exact: AbstractTransitionDensity | No
     return {"density.png": lambda: view.spread(density, x0, **conditioning)}
 
 
-def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, paper: bool) -> Makers:
+def _compared(density: LearnedDensity, exact: AbstractTransitionDensity, paper: bool) -> Makers:
     """Return figures that compare the density with the exact one at the horizon."""
     end, centre = density.horizon, np.zeros(density.dim)
     if density.dim > 2:
@@ -67,7 +67,7 @@ def _compared(density: TransitionDensity, exact: AbstractTransitionDensity, pape
 
 
 def mixture_figure(
-    density: TransitionDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
+    density: LearnedDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
 ) -> Figure:
     """Return the paper's figure of a Gaussian mixture as initial law, propagated by its draws."""
     draws = mixture_draws(count)

@@ -22,7 +22,7 @@ from ..flow.coupling_flow import Coupling, CouplingFlow, Mixing, Pair
 from ..flow.monotone import MonotoneCoupling
 from ..flow.networks import OwnNetworks, Quadratic, SharedNetwork
 from ..models.catalogue import model
-from ..planning.settings import Settings
+from ..planning.plan import Plan
 from ..sde.argument_checks import checked_count
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
@@ -41,8 +41,10 @@ from ..storage.errors import DataFileError
 from ..training.history import Record
 from ..training.status import Status
 from ..training.trajectory import Trajectory
+from .composed import ComposedDensity
 from .lattice import Lattice
-from .learned import Facts, TransitionDensity
+from .learned import TransitionDensity
+from .provenance import Provenance
 from .summary import equation_text
 
 # Largest dimension of a state, and largest number of Brownian motions, in a file.
@@ -122,7 +124,8 @@ def stored_sde(sde: SDE) -> StoredSDE:
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(TransitionDensity, Facts, Settings, Record, Status, Trajectory, Lattice),
+        *(TransitionDensity, ComposedDensity, Provenance, Plan, Record, Status, Trajectory),
+        Lattice,
         *(StoredSDE, Fingerprint, ConditioningLaws, Chart, Real, Positive, Interval),
         *(Normal, Uniform, LogNormal, Product, Mixture),
         *(RawAnsatz, StandardisedAnsatz, CouplingFlow, Pair, Coupling, Mixing, AffineCoupling),

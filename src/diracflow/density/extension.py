@@ -1,64 +1,63 @@
-"""What a density that is to reach further must be, and what is known of it then."""
+"""Extension of a learned density to a longer horizon: its conditions."""
 
-import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
+import jax.random as jr
 
-from ..planning.settings import MOST_LEGS
-from ..planning.subinterval_rule import is_steady
 from ..sde.argument_checks import checked_number
+from ..sde.quasi_random import sobol
+from ..sde.time_homogeneity import first_change
 from ..training.status import Status
-from .provenance import Facts
+from .subintervals import division
 
 if TYPE_CHECKING:
-    from .learned import TransitionDensity
+    from .learned import LearnedDensity, TransitionDensity
 
-# Endings after which there may be no density at later times.
+# Starts at which coefficients at different times are compared.
+_DRAWS = 32
+# Endings of a training after which there may be no density at later times.
 _NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)
 
 
-def extended_facts(density: "TransitionDensity", horizon: float) -> Facts:
-    """The facts of a density with as many legs as a horizon takes."""
-    asked, reach = checked_number("horizon", horizon), density.reach
-    if asked <= 0 or reach == 0:
+def extended_horizon(density: "TransitionDensity", horizon: float) -> float:
+    """Return a horizon rounded up to whole subintervals; raise if it cannot be composed."""
+    wanted, reach = checked_number("horizon", horizon), density.horizon
+    if wanted <= 0 or reach == 0:
         raise ValueError(
-            f"`horizon` must be positive, and so must be what was learned; got {asked:g}, and a "
-            f"density up to {reach:g}."
+            f"`horizon` must be positive, and the density must have been learned up to a positive "
+            f"time; got {wanted:g}, and a density up to {reach:g}."
         )
-    legs = max(density.legs, math.ceil(asked / reach * (1 - 1e-9)))
-    if legs > MOST_LEGS:
-        raise ValueError(
-            f"A horizon of {asked:g} takes {legs} legs of {reach:g}; there may be {MOST_LEGS}. "
-            f"Learn the density up to {asked / MOST_LEGS:g} at least."
-        )
-    with jax.enable_x64(True):
-        steady = is_steady(density.sde, density.scope.law, density.start_time, legs * reach)
-    if not steady:
+    longest = division(wanted, reach).most * reach
+    if density.start_time is None or _changes(density, density.start_time, longest):
         raise ValueError(
             "Only densities whose coefficients do not depend on time, and of one start time, can "
-            "be extended: later legs begin when earlier ones end. Learn it again with the longer "
-            "horizon."
+            "be extended: later subintervals start when earlier ones end. Learn it again with the "
+            "longer horizon."
         )
-    facts = density.facts
-    settings = dataclasses.replace(facts.settings, legs=legs)
-    # What is known at the end of the shorter horizon is not known at that of the longer one.
-    unknown: dict[str, Any] = {"certificate": (), "errors": ()}
-    known: dict[str, Any] = {"asked_horizon": legs * reach, "leg": facts.trained_for()}
-    return dataclasses.replace(facts, settings=settings, **known, **unknown)
+    return longest
 
 
-def extension_text(density: "TransitionDensity") -> str:
-    """That what is missing of a training's horizon can be composed of what was learned, if so."""
-    asked = density.facts.asked_horizon
+def extension_text(density: "LearnedDensity") -> str:
+    """Return the hint that a stopped training can be extended, if that is so."""
+    wanted = density.provenance.plan.horizon
     if density.horizon == 0 or density.status in _NOTHING_THERE:
         return ""
+    base: Any = getattr(density, "base", density)
     try:
-        extended_facts(density, asked)
+        extended_horizon(base, wanted)
     except ValueError:
         return ""
     return (
-        f" Its `extended({asked:g})` composes the rest of what was learned, at a price for each "
-        "query; ask the `certificate` of that."
+        f" Its `extended({wanted:g})` composes the rest from what was learned; queries then cost "
+        "more. Check the `certificate` of the result."
     )
+
+
+def _changes(density: "TransitionDensity", start: float, span: float) -> bool:
+    law = density.scope.law
+    with jax.enable_x64(True):
+        cube = sobol(jr.key(0), _DRAWS, law.dim or density.dim)
+        draws = jnp.asarray(law.transport(cube))
+        return first_change(density.sde, start, span, draws) is not None

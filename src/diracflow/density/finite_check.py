@@ -24,7 +24,10 @@ from ..storage.codec import made
 from ..storage.errors import DataFileError
 from ..training.trajectory import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
-from .learned import Facts, TransitionDensity
+from .composed import ComposedDensity
+from .lattice import Lattice
+from .learned import LearnedDensity, TransitionDensity
+from .provenance import Provenance
 
 # Parameters start at order one and change by less; products of larger ones overflow.
 _LARGEST = 1e6
@@ -36,11 +39,12 @@ _EVALUATIONS = 8
 _FAR = 1e-12
 
 
-def require_sound(density: TransitionDensity, stored: Fingerprint) -> None:
+def require_sound(density: LearnedDensity, stored: Fingerprint) -> None:
     """Raise `DataFileError` unless a density is consistent and its values are finite."""
     _require_finite_arrays(density)
     _require_laws(density, stored)
-    _require_path(density)
+    _require_composition(density)
+    _require_path(_learned(density.base if isinstance(density, ComposedDensity) else density))
     if density.horizon == 0:
         return
     times = density.horizon * np.linspace(1 / _EVALUATIONS, 1, _EVALUATIONS)
@@ -51,13 +55,13 @@ def require_sound(density: TransitionDensity, stored: Fingerprint) -> None:
         raise DataFileError("it describes a density whose values are not finite.")
 
 
-def _require_finite_arrays(density: TransitionDensity) -> None:
+def _require_finite_arrays(density: LearnedDensity) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(density):
         if isinstance(leaf, np.ndarray) and not np.all(np.isfinite(leaf)):
             raise DataFileError(f"`{jax.tree_util.keystr(path)[1:]}` must be finite.")
 
 
-def _require_laws(density: TransitionDensity, stored: Fingerprint) -> None:
+def _require_laws(density: LearnedDensity, stored: Fingerprint) -> None:
     """Raise unless laws and maps are valid and the points of the fingerprint follow the laws."""
     scope, sde = density.scope, density.sde
     for law in (scope.starts, *scope.params, *([scope.start_times] if scope.start_times else [])):
@@ -77,7 +81,7 @@ def _require_laws(density: TransitionDensity, stored: Fingerprint) -> None:
 
 
 def _require_path(density: TransitionDensity) -> None:
-    path, reach = density.trajectory, density.reach
+    path, reach = density.trajectory, density.horizon
     clocks = path.clocks
     if clocks[0] < 0 or np.any(np.diff(clocks) <= 0):
         raise DataFileError("`clocks` must increase, from zero or later.")
@@ -93,14 +97,40 @@ def _require_path(density: TransitionDensity) -> None:
             f"`clocks` must end at the square root of the trained time, {math.sqrt(reach):g}; got "
             f"{clocks[-1]:g}."
         )
+
+
+def _require_composition(density: LearnedDensity) -> None:
+    """Raise unless dimensions, subintervals and lattice fit together."""
+    legs, lattice, base = 1, None, density
+    if isinstance(density, ComposedDensity):
+        legs, lattice, base = density.legs, density.lattice, _learned(density.base)
     sizes = density.dim, density.noise_dim, density.params
-    expected = density.sde.dim, density.legs * density.sde.dim, density.sde.params
-    horizon = density.legs * reach * (1 + _ROUNDING)
-    if sizes != expected or not 1 <= density.legs <= MOST_LEGS or not density.horizon <= horizon:
+    expected = density.sde.dim, legs * density.sde.dim, density.sde.params
+    longest = legs * density.reach * (1 + _ROUNDING)
+    fits = density.horizon <= longest and density.reach <= base.horizon
+    if sizes != expected or not 1 <= legs <= MOST_LEGS or not fits:
         raise DataFileError(
-            f"its dimensions must be {expected}, with 1 to {MOST_LEGS} legs of {reach:g} up to its "
-            f"horizon; got {sizes} and {density.legs} legs up to {density.horizon:g}."
+            f"its dimensions must be {expected}, with 1 to {MOST_LEGS} subintervals of "
+            f"{density.reach:g} up to its horizon; got {sizes} and {legs} up to "
+            f"{density.horizon:g}."
         )
+    if lattice is not None:
+        _require_lattice(lattice, density.dim, legs)
+
+
+def _learned(base: AbstractTransitionDensity) -> TransitionDensity:
+    if not isinstance(base, TransitionDensity):
+        raise DataFileError("a composed density must hold a learned one.")
+    return base
+
+
+def _require_lattice(lattice: Lattice, dim: int, legs: int) -> None:
+    points, moves = np.asarray(lattice.points), np.asarray(lattice.moves)
+    powers = max(legs - 2, 0).bit_length()
+    if (points.shape[1:], moves.shape) != ((dim,), (powers, len(points), len(points))):
+        raise DataFileError(f"its lattice has tables of shapes {points.shape} and {moves.shape}.")
+    if moves.size and (np.any(moves < 0) or not np.allclose(moves.sum(axis=2), 1.0)):
+        raise DataFileError("probabilities of its lattice must be positive and sum to one.")
 
 
 def _sizes(path: Trajectory) -> tuple[np.ndarray, ...]:
@@ -110,7 +140,7 @@ def _sizes(path: Trajectory) -> tuple[np.ndarray, ...]:
 
 def _without_provenance(part: Any) -> Any:
     """Return a density as a key of compiled programs, which its provenance does not affect."""
-    if isinstance(part, Facts):
+    if isinstance(part, Provenance):
         return None
     if not isinstance(part, AbstractTransitionDensity):
         return part

@@ -1,14 +1,13 @@
-"""Queries for which a density was not made.
+"""Warnings for starts that a density was not trained for.
 
-A network answers every question. Far from the starts it was trained on its answer is a number like
-any other, and may be wrong. So starts outside the bulk of the start law are announced: once as a
-warning, or as an error where the caller asks for one. Parameters of the SDE and times of the start
-count with the start.
+A network returns a number for every start. Far from the starts it was trained on that number may
+be wrong. Starts outside the bulk of the start law therefore cause a warning, once for a density, or
+an error if the caller wants one. Parameters of the SDE and start times count as part of the start.
 """
 
 import warnings
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import jax
 import jax.numpy as jnp
@@ -18,43 +17,52 @@ from scipy.special import chdtrc
 
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws, furthest
-from ..transition.batching import in_pieces
+from ..transition.batching import in_batches
 from ..transition.device_cache import compiled
 
-# Starts further out than all but this share of the start law are outside.
+# Starts with less than this part of the start law beyond them are outside.
 OUTSIDE = 1e-4
-# A large batch of draws of the law itself has some outside; up to this share none is announced,
-# unless it is further out than so many draws would be.
+# A large batch of draws of the law has some outside. Up to this part of a batch causes no warning,
+# unless a start is further out than the furthest of that number of draws would be.
 _FEW = 0.01
-# What has been warned of already.
+# Densities, by their provenance, that have warned already.
 _WARNED: WeakSet = WeakSet()
+# The last few starts that were found inside, so that repeated queries from one start are fast.
+_INSIDE: WeakKeyDictionary = WeakKeyDictionary()
+_SMALL = 64
 
 
 class OutsideWarning(UserWarning):
-    """A density was asked for starts outside the law it was trained on."""
+    """A density was evaluated for starts outside the law it was trained on."""
 
 
 def outside_starts(
     scope: ConditioningLaws, chart: Chart, g: Float[Array, "n d+k"]
 ) -> Bool[Array, " n"]:
-    """Which starts, in the coordinates of a chart, are outside."""
+    """Return `True` for starts outside, which are given in the coordinates of a chart."""
     y, rest = jnp.split(g, [len(chart.maps)], axis=1)
     return scope.outside(jnp.concatenate([jax.vmap(chart.from_real)(y), rest], axis=1), OUTSIDE)
+
+
+def known_inside(x0: Float[Array, "*batch d+k"], once_for: object) -> bool:
+    """Return `True` if exactly these starts were found inside by the last call of `guard`."""
+    return x0.size <= _SMALL and _INSIDE.get(once_for) == _bytes(x0)
 
 
 def guard(
     scope: ConditioningLaws, x0: Float[Array, "*batch d+k"], strict: bool, once_for: object
 ) -> None:
-    """Warn if starts are outside as draws of the law would not be; if `strict`, raise for any."""
+    """Warn if more starts are outside than among draws of the law; if `strict`, raise for any."""
     if not strict and once_for in _WARNED:
         return
-    distances = lambda _, g: _squared_distances(scope, g)
     no_time: Any = np.zeros(())
-    # While parameters are searched for under `jit`, known starts stay numbers.
+    # Known starts stay numbers within the user's `jit`.
     with jax.ensure_compile_time_eval():
-        squared = np.asarray(in_pieces(distances, no_time, x0))
+        squared = np.asarray(in_batches(_squared_distances, scope, no_time, x0, divide=False))
     outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
+        if x0.size <= _SMALL:
+            _INSIDE[once_for] = _bytes(x0)
         return
     if strict:
         raise ValueError(_message(scope, np.asarray(x0), squared, outside))
@@ -64,10 +72,13 @@ def guard(
         warnings.warn(message, OutsideWarning, stacklevel=5)
 
 
+def _bytes(x0: Float[Array, "*batch d+k"]) -> tuple[bytes, str]:
+    values = np.asarray(x0)
+    return values.tobytes(), values.dtype.char
+
+
 @compiled
-def _squared_distances(
-    scope: ConditioningLaws, x0: Float[Array, "*batch d+k"]
-) -> Float[Array, "*batch"]:
+def _squared_distances(scope: ConditioningLaws, t: Array, x0: Float[Array, "*batch d+k"]) -> Array:
     return scope.squared_distance(x0)
 
 

@@ -1,10 +1,10 @@
-r"""Legs over the points of a lattice.
+r"""Composition over the points of a lattice.
 
-In one and two dimensions the integrals over where legs begin are sums over a lattice: densities
+In one and two dimensions the integrals over intermediate states are sums over a lattice. Densities
 are smooth, and for smooth functions such sums converge faster than any power of the spacing. A
-whole leg is then a matrix of transition probabilities between points, and any number of them a
-power of it, so a density after many legs costs no more than after two. Rows are normalised: mass
-stays one.
+subinterval is then a matrix of transition probabilities between points, and several are a power of
+it, so that many subintervals cost no more than two. Rows are normalised, which keeps the mass at
+one.
 """
 
 import equinox as eqx
@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..flow.ansatz import AbstractAnsatz
-from .subintervals import TOGETHER, Beginnings, Legs
+from ..transition.transition_density import AbstractTransitionDensity
+from .subintervals import TOGETHER, Beginnings, Subintervals
 
 # Rows of probabilities sum to one, up to rounding.
 _UNIT = 1e-9
 
 
 class Lattice(eqx.Module):
-    """Points, and the probabilities of moves between them over 1, 2, 4, ... whole legs."""
+    """Points, and the transition probabilities between them over 1, 2, 4, ... subintervals."""
 
     points: Float[Array | np.ndarray, "n d"]
     moves: Float[Array | np.ndarray, "powers n n"]
@@ -38,11 +38,16 @@ class Lattice(eqx.Module):
             raise ValueError("Rows of the moves of a lattice must be probabilities.")
 
 
-def weighed(lattice: Lattice, legs: Legs, start: Float[Array, " d"]) -> Beginnings:
-    """The points of the lattice with the probabilities that the last leg begins there."""
+def weighted(
+    base: AbstractTransitionDensity,
+    times: Subintervals,
+    start: Float[Array, " d"],
+    lattice: Lattice,
+) -> Beginnings:
+    """Return the points with the probabilities that the last subinterval begins there."""
     points = jnp.asarray(lattice.points, start.dtype)
-    weights = jax.nn.softmax(log_row(legs.ansatz, legs.length, points, start))
-    inner = legs.number - 2
+    weights = jax.nn.softmax(log_row(base, times.outer, points, start))
+    inner = times.number - 2
     for power, moves in enumerate(lattice.moves):
         moved = weights @ jnp.asarray(moves, start.dtype)
         weights = jnp.where((inner >> power) & 1 == 1, moved, weights)
@@ -50,11 +55,11 @@ def weighed(lattice: Lattice, legs: Legs, start: Float[Array, " d"]) -> Beginnin
 
 
 def log_row(
-    ansatz: AbstractAnsatz,
-    length: Float[Array, ""],
+    base: AbstractTransitionDensity,
+    state: object,
     points: Float[Array, "n d"],
     start: Float[Array, " d"],
 ) -> Float[Array, " n"]:
-    """Log-densities at points, after a leg from one start."""
-    value = jax.checkpoint(lambda y: ansatz.log_prob(y, length, start))
+    """Return the log-densities at all points from one start."""
+    value = jax.checkpoint(lambda y: base._log_prob(state, y, start))
     return jax.lax.map(value, points, batch_size=TOGETHER)

@@ -1,9 +1,9 @@
-r"""The lattice of a density: how fine, where its points lie, and whether it suffices.
+r"""Construction of the lattice of a composed density: its spacing, its points, and its check.
 
-The sum over a lattice of spacing $h$ errs, for a Gaussian of standard deviation $\sigma$, by the
-share $2\exp(-2\pi^2\sigma^2/h^2)$. Widths are taken of densities after half a leg, the shortest
-time after which the lattice is used, and given the other component, for a narrow ellipse may lie
-aslant. Points are kept around where paths of the learned process have been.
+The sum over a lattice of spacing $h$ has, for a Gaussian of standard deviation $\sigma$, a relative
+error of $2\exp(-2\pi^2\sigma^2/h^2)$. Widths are those of densities after half a subinterval, the
+shortest time for which the lattice is used. They are conditional on the other component, because a
+narrow ellipse may be rotated. Points are kept near simulated paths.
 """
 
 import equinox as eqx
@@ -14,58 +14,68 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr
 
-from ..planning.subinterval_rule import meets_in_lattice
+from ..planning.subinterval_rule import PLANE
 from ..sde.conditioning import furthest
 from ..sde.laws import AbstractLaw
 from ..sde.quasi_random import sobol
+from ..transition.transition_density import AbstractTransitionDensity
 from .guard import OUTSIDE
 from .lattice import Lattice, log_row
-from .subintervals import Course, rows_of_noise
+from .subintervals import Division, noise_rows
 
-# Spacing in widths, of which one in ten is narrower: an error of 7e-6 for a density. A product of
-# two is narrower: just above one leg it errs by 4e-3 at most, and an Ornstein-Uhlenbeck process is
-# off by 1.4e-4 in total variation, after two whole legs by 5e-7. A lattice may be coarser if it
-# would have too many points, up to an error of 2e-2 for products.
+# Spacing in units of a width that one in ten is below: an error of 7e-6 for a density. A product of
+# two densities is narrower. Just above one subinterval its error is 4e-3 at most; an Ornstein--
+# Uhlenbeck process then has an error of 1.4e-4 in total variation, and of 5e-7 after two whole
+# subintervals. The spacing is larger if there were too many points, up to an error of 2e-2 for
+# products.
 _SPACING, _NARROW, _COARSEST = 1.25, 0.1, 1.5
 MOST_POINTS = 1536
-# Points of the lattice are kept within so many spacings of where paths have been: from draws of the
-# law, and from starts as far out as are answered without a warning, in some directions and with
-# some noise each. Masses are looked at from other draws.
+# Points are kept within this number of spacings from simulated paths. Paths start at draws of the
+# law, and at starts up to the edge of what is answered without a warning, in several directions and
+# with several noises each. Masses are checked from other draws.
 _AROUND = 3
-_PATHS, _FRESH, _DIRECTIONS, _NOISES, _IMAGES = 1024, 256, 64, 4, 32
+_PATHS, _HELD_OUT, _DIRECTIONS, _NOISES, _IMAGES = 1024, 256, 64, 4, 32
 _RADII = (0.7, 0.85, 1.0)
-# Share of the mass that may be lost, or counted twice, over all legs.
+# Part of the mass that may be lost, or counted twice, over all subintervals.
 _LOST = 0.01
 
 
-def lattice_for(course: Course, law: AbstractLaw) -> Lattice | None:
-    """The lattice of a density, or nothing where points would be too many or would not suffice.
+def lattice_for(
+    base: AbstractTransitionDensity, division: Division, law: AbstractLaw
+) -> Lattice | None:
+    """Return the lattice of a composed density, or `None` if there is no accurate one.
 
-    `law` is that of all that is given, in the coordinates of the ansatz.
+    **Arguments:**
+
+    - `base`: the density of one subinterval, in coordinates that range over the whole line.
+    - `division`: the longest subinterval, and the largest number of them.
+    - `law`: the law of the starts in these coordinates, parameters included.
     """
-    sde = course.ansatz.source.sde
-    if course.most == 1 or course.reach == 0 or not meets_in_lattice(sde, law):
+    dim = base.dim
+    if division.most == 1 or dim > PLANE or (law.dim or dim) != dim:
         return None
     with jax.enable_x64(True):
-        draws, fresh = (
-            jnp.asarray(law.transport(sobol(jr.key(seed), count, sde.dim)))
-            for seed, count in ((0, _PATHS), (1, _FRESH))
+        draws, held_out = (
+            jnp.asarray(law.transport(sobol(jr.key(seed), count, dim)))
+            for seed, count in ((0, _PATHS), (1, _HELD_OUT))
         )
-        visited, widths = map(np.asarray, _pilot(course, draws, _far_out(law, sde.dim)))
+        visited, widths = map(np.asarray, _pilot(base, division, draws, _far_out(law, dim)))
         if not (np.all(np.isfinite(visited)) and np.all(np.isfinite(widths))):
             return None
         found = _around(visited, _SPACING * np.quantile(widths, _NARROW, axis=0))
         if found is None:
             return None
         points, spacing = found
-        moves, masses, first = map(np.asarray, _moves(course, jnp.asarray(points), fresh))
+        moves, masses, first = map(
+            np.asarray, _moves(base, division.reach, jnp.asarray(points), held_out)
+        )
     cell = np.prod(spacing)
-    lost = _lost(cell * first, moves, cell * masses, course.most)
-    return Lattice(points, powers(moves, course.most)) if lost <= _LOST else None
+    lost = _lost(cell * first, moves, cell * masses, division.most)
+    return Lattice(points, powers(moves, division.most)) if lost <= _LOST else None
 
 
 def powers(moves: Float[np.ndarray, "n n"], legs: int) -> Float[np.ndarray, "powers n n"]:
-    """The first, second, fourth, ... power, as many as that number of legs takes."""
+    """Return the first, second, fourth, ... power, as far as that number of subintervals needs."""
     found: list[np.ndarray] = []
     for _ in range(max(legs - 2, 0).bit_length()):
         found.append(found[-1] @ found[-1] if found else moves)
@@ -78,10 +88,10 @@ def _lost(
     masses: Float[np.ndarray, " n"],
     legs: int,
 ) -> float:
-    """Share of the mass that sums miss or count twice, in the mean over starts, over all legs.
+    """Return the mass that sums lose or count twice over all subintervals, averaged over starts.
 
-    `first` has the probabilities of points after the first leg, `masses` those of all points after
-    a whole leg, before they were normalised.
+    `first` has the probabilities of points after the first subinterval; `masses` are the sums of
+    the rows of `moves` before they were normalised.
     """
     lost = np.abs(first.sum(axis=1) - 1).mean()
     weights = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -92,18 +102,19 @@ def _lost(
 
 
 def _far_out(law: AbstractLaw, dim: int) -> Float[Array, "n d"]:
-    """Starts at the edge of what is answered without a warning, and on the way there."""
+    """Return starts at and below the largest distance that is answered without a warning."""
     turns = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
-    ways = np.stack([np.cos(turns), np.sin(turns)], axis=1) if dim == 2 else np.array([[1], [-1]])
+    both = np.array([[1], [-1]])
+    directions = np.stack([np.cos(turns), np.sin(turns)], axis=1) if dim == 2 else both
     edge = np.sqrt(furthest(dim, OUTSIDE))
-    rings = np.concatenate([share * edge * ways for share in _RADII])
+    rings = np.concatenate([share * edge * directions for share in _RADII])
     return jnp.asarray(law.transport(ndtr(np.repeat(rings, _NOISES, axis=0))))
 
 
 def _around(
     visited: Float[np.ndarray, "m d"], spacing: Float[np.ndarray, " d"]
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " d"]] | None:
-    """Points around those visited, and their spacing: the one given, or as fine as may be."""
+    """Return points near those visited and their spacing, which is enlarged if need be."""
     dim = len(spacing)
     steps = np.stack(np.meshgrid(*[np.arange(-_AROUND, _AROUND + 1)] * dim), -1).reshape(-1, dim)
     steps = steps[np.sum(steps**2, axis=1) <= _AROUND**2]
@@ -120,31 +131,30 @@ def _around(
 
 @eqx.filter_jit
 def _pilot(
-    course: Course, draws: Float[Array, "n d"], far_out: Float[Array, "m d"]
+    base: AbstractTransitionDensity,
+    division: Division,
+    draws: Float[Array, "n d"],
+    far_out: Float[Array, "m d"],
 ) -> tuple[Float[Array, "k d"], Float[Array, "2n d"]]:
-    """Where paths are after a half and whole legs, and widths of densities after half a leg."""
-    dim, reach = draws.shape[1], jnp.asarray(course.reach)
-    whole, half = (course.ansatz.at(course.trajectory(t)) for t in (reach, reach / 2))
+    """Simulate paths; return where they were, and widths of densities after half a subinterval."""
+    dim, reach = base.dim, jnp.asarray(division.reach)
+    whole, half = (base._at_time(t) for t in (reach, reach / 2))
     starts = jnp.concatenate([draws, far_out])
-    rows = jr.normal(jr.key(1), (len(starts), course.most - 1, dim))
-    images = jnp.asarray(rows_of_noise(0, _IMAGES, 2, dim)[:, 0])
+    rows = jr.normal(jr.key(1), (len(starts), division.most - 1, base.noise_dim))
+    images = jnp.asarray(noise_rows(0, _IMAGES, 2, base.noise_dim)[:, 0])
 
-    def visits(start: Array, rows: Array) -> Float[Array, "legs 2 d"]:
-        """After whole legs, and after a half and whole ones."""
-        both = [
-            ansatz.from_noise(rows[0], length, start)
-            for ansatz, length in ((whole, reach), (half, reach / 2))
-        ]
+    def visits(start: Array, rows: Array) -> Float[Array, "most-1 2 d"]:
+        """Simulate whole subintervals, after a whole first one and after half of it."""
+        first = jnp.stack([base._from_noise(state, rows[0], start) for state in (whole, half)])
 
-        def move(now: Array, row: Array) -> tuple[Array, Array]:
-            moved = jax.vmap(lambda y: whole.from_noise(row, reach, y))(now)
+        def step(now: Array, row: Array) -> tuple[Array, Array]:
+            moved = jax.vmap(lambda y: base._from_noise(whole, row, y))(now)
             return moved, moved
 
-        first = jnp.stack(both)
-        return jnp.concatenate([first[None], jax.lax.scan(move, first, rows[1:])[1]])
+        return jnp.concatenate([first[None], jax.lax.scan(step, first, rows[1:])[1]])
 
     def width(start: Array) -> Float[Array, " d"]:
-        ends = jax.vmap(lambda row: half.from_noise(row, reach / 2, start))(images)
+        ends = jax.vmap(lambda row: base._from_noise(half, row, start))(images)
         precision = jnp.linalg.inv(jnp.atleast_2d(jnp.cov(ends, rowvar=False)))
         return 1 / jnp.sqrt(jnp.diag(precision))
 
@@ -155,20 +165,21 @@ def _pilot(
 
 @eqx.filter_jit
 def _moves(
-    course: Course, points: Float[Array, "n d"], starts: Float[Array, "m d"]
+    base: AbstractTransitionDensity,
+    reach: float,
+    points: Float[Array, "n d"],
+    starts: Float[Array, "m d"],
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"], Float[Array, "m n"]]:
-    """Probabilities of moves over a whole leg, the masses that they had, densities after a half.
+    """Return transition probabilities, their sums before normalisation, and first densities.
 
-    After half a leg they are narrowest.
+    The last are densities after half a subinterval, when they are narrowest.
     """
-    reach = jnp.asarray(course.reach)
+    longest = jnp.asarray(reach)
 
     def rows(length: Float[Array, ""], starts: Float[Array, "k d"]) -> Float[Array, "k n"]:
-        ansatz = course.ansatz.at(course.trajectory(length))
-        return jax.lax.map(
-            lambda start: log_row(ansatz, length, points, start), starts, batch_size=8
-        )
+        state = base._at_time(length)
+        return jax.lax.map(lambda start: log_row(base, state, points, start), starts, batch_size=8)
 
-    logs = rows(reach, points)
+    logs = rows(longest, points)
     masses = jnp.sum(jnp.exp(logs), axis=1)
-    return jax.nn.softmax(logs, axis=1), masses, jnp.exp(rows(reach / 2, starts))
+    return jax.nn.softmax(logs, axis=1), masses, jnp.exp(rows(longest / 2, starts))

@@ -21,7 +21,7 @@ from ..storage.errors import DataFileError, named
 from ..storage.strict_json import json_text
 from .encoding import CLASSES, StoredSDE, encode_sde, sde_decoder, stored_sde, with_users
 from .finite_check import require_sound
-from .learned import TransitionDensity
+from .learned import LearnedDensity
 
 FORMAT = 1
 _KIND = "diracflow"
@@ -33,7 +33,7 @@ class ModelFileError(DataFileError):
     """A file that cannot be read as a model."""
 
 
-def save(density: TransitionDensity, path: str | os.PathLike) -> None:
+def save(density: LearnedDensity, path: str | os.PathLike) -> None:
     """Write `density` to `path`; an existing file is replaced once the new one is complete."""
     encoder = Encoder(CLASSES, encode_sde)
     probes = fingerprint(density.sde, density.scope.law, density.start_time, density.horizon)
@@ -49,7 +49,7 @@ def load(
     *,
     classes: Iterable[type] = (),
     max_bytes: int = MAX_BYTES,
-) -> TransitionDensity:
+) -> LearnedDensity:
     """Read a density written by `save`.
 
     **Arguments:**
@@ -126,14 +126,14 @@ def _no_external(decoder: Decoder, node: dict[str, Any], path: str) -> Any:
 
 def _restored(
     header: dict[str, Any], arrays: Arrays, sde: SDE | None, classes: dict[str, type]
-) -> TransitionDensity:
+) -> LearnedDensity:
     stored, probes = _equation(header, arrays)
     sde = stored.rebuilt() if sde is None else sde
     stored.require(sde)
     decoder = Decoder(arrays, classes, sde_decoder(sde))
     density = decoder(header["density"], "density")
     decoder.require_all_used()
-    if not isinstance(density, TransitionDensity):
+    if not isinstance(density, LearnedDensity):
         raise DataFileError(f"it must hold a density; got {type(density).__name__}.")
     _require_same(sde, density.start_time, probes)
     require_sound(density, probes)
@@ -152,10 +152,10 @@ def _require_same(sde: SDE, start_time: float | None, stored: Fingerprint) -> No
         )
 
 
-def _described(stored: StoredSDE, density: TransitionDensity) -> dict[str, Any]:
+def _described(stored: StoredSDE, density: LearnedDensity) -> dict[str, Any]:
     """Return the entries that `diracflow info` and reports show."""
-    facts = density.facts
-    settings = dataclasses.replace(facts.settings, legs=density.legs)
+    provenance = density.provenance
+    tables = ("boundaries", "certificate", "errors", "key")
     sde = {**vars(stored), "domain": [part.describe() for part in stored.domain]}
     return {
         "format": FORMAT,
@@ -165,12 +165,11 @@ def _described(stored: StoredSDE, density: TransitionDensity) -> dict[str, Any]:
         **density.scope.describe(),
         "start_time": density.start_time,
         "horizon": density.horizon,
-        "settings": dataclasses.asdict(settings),
-        "status": facts.status.name,
-        "history": [dataclasses.asdict(record) for record in facts.history],
-        "key": list(facts.key),
-        **{name: list(getattr(facts, name)) for name in ("boundaries", "certificate", "errors")},
-        **{name: getattr(facts, name) for name in ("asked_horizon", "preset", "why_source")},
-        **{name: getattr(facts, name) for name in ("seconds", "versions", "memory")},
-        "leg": facts.trained_for(),
+        "reach": density.reach,
+        "plan": provenance.plan.describe(),
+        "status": provenance.status.name,
+        "history": [dataclasses.asdict(record) for record in provenance.history],
+        **{name: list(getattr(provenance, name)) for name in tables},
+        "seconds": provenance.seconds,
+        "versions": provenance.versions,
     }

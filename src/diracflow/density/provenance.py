@@ -1,34 +1,37 @@
-"""How a density came about."""
+"""The provenance of a learned density: its plan, and the course of its training."""
 
 import dataclasses
 from typing import Any
 
-from ..planning.settings import Settings
-from ..planning.subinterval_rule import leg_length
+from ..planning.plan import Plan
 from ..training.history import Record
 from ..training.status import Status
 
 
 # Compared by identity: JAX hashes static fields on every call, and histories are long.
 @dataclasses.dataclass(frozen=True, eq=False)
-class Facts:
-    """How a density came about."""
+class Provenance:
+    """How a density was learned.
 
-    settings: Settings
-    preset: str
-    asked_horizon: float
+    **Arguments:**
+
+    - `plan`: every choice of the training, with the reasons of the automatic ones.
+    - `status`: how the training ended.
+    - `seconds`: its wall time.
+    - `history`: a record of each accepted step.
+    - `versions`: of diracflow and the packages it uses.
+    - `key`: the data of the random key.
+    - `certificate`: the error bound over time, at two starts.
+    - `errors`: against the exact density, where it is known.
+    - `boundaries`: Feller's test at the ends of the domain.
+    """
+
+    plan: Plan
     status: Status
     seconds: float
     history: tuple[Record, ...]
     versions: dict[str, str]
-    why_source: str = ""  # the reason for `settings.source`
-    key: tuple[int, ...] = ()  # the data of the random key
-    certificate: tuple[dict[str, Any], ...] = ()  # over time at landmarks; see `card`
-    errors: tuple[dict[str, Any], ...] = ()  # against the exact density, where it was known
-    boundaries: tuple[dict[str, Any], ...] = ()  # Feller's test at the ends of the domain
-    leg: float | None = None  # what the flow was to be trained for, if not by horizon and settings
-    memory: float = 0.0  # bytes that the training was predicted to take; files do not hold it
-
-    def trained_for(self) -> float:
-        """The time that the flow was to be trained for."""
-        return leg_length(self.asked_horizon, self.settings) if self.leg is None else self.leg
+    key: tuple[int, ...] = ()
+    certificate: tuple[dict[str, Any], ...] = ()
+    errors: tuple[dict[str, Any], ...] = ()
+    boundaries: tuple[dict[str, Any], ...] = ()

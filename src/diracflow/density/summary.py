@@ -16,7 +16,7 @@ from scipy.special import chdtri
 
 from ..sde.laws import AbstractLaw
 from ..sde.sde import SDE
-from .learned import TransitionDensity
+from .learned import LearnedDensity
 
 # Shares of the horizon for which the certificate is kept.
 SHARES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -36,12 +36,12 @@ def landmarks(starts: AbstractLaw) -> dict[str, np.ndarray]:
         }
 
 
-def split(density: TransitionDensity, g: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+def split(density: LearnedDensity, g: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
     """Start, and keywords of a query, from all that is given."""
     return g[..., : density.dim], density._keywords(g[..., density.dim :])
 
 
-def described(density: TransitionDensity, g: np.ndarray) -> dict[str, Any]:
+def described(density: LearnedDensity, g: np.ndarray) -> dict[str, Any]:
     """All that is given, in plain Python."""
     x0, keywords = split(density, g)
     params = {name: float(value) for name, value in keywords["params"].items()}
@@ -53,7 +53,7 @@ def described(density: TransitionDensity, g: np.ndarray) -> dict[str, Any]:
     }
 
 
-def certificate_table(density: TransitionDensity, key: PRNGKeyArray) -> tuple[dict[str, Any], ...]:
+def certificate_table(density: LearnedDensity, key: PRNGKeyArray) -> tuple[dict[str, Any], ...]:
     """The certificate over time at the landmarks, in plain Python."""
     times, starts = density.horizon * np.array(SHARES), landmarks(density.scope.law)
     with jax.enable_x64(True):

@@ -13,10 +13,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..density.learned import TransitionDensity
+from ..density.composed import ComposedDensity
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key, checked_one_point
 from ..sde.parameters import Params
-from ..transition.transition_density import log_probs
+from ..transition.programs import log_probs
+from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.underlying_sde import began_at, member_of, require_homogeneous, scalars
 
 # Number of groups of draws; their spread estimates the sampling error of the mean.
@@ -37,7 +39,7 @@ class Consistency(NamedTuple):
 
 
 def chapman_kolmogorov(
-    density: TransitionDensity,
+    density: LearnedDensity,
     key: PRNGKeyArray,
     t: float,
     x0: Float[np.ndarray, " d"],
@@ -64,7 +66,8 @@ def chapman_kolmogorov(
     checked_count("draws", draws, least=2 * _GROUPS)
     scalar_params, began = scalars(density, params), began_at(density, start_time, "start_time")
     checked_one_point("x0", x0, density.dim)
-    if density._is_composed(jnp.asarray(t)):
+    plain = density._restricted(jnp.asarray(t))
+    if isinstance(plain, ComposedDensity):
         raise ValueError(
             f"Beyond t={density.reach:g} this density is itself composed by the "
             "Chapman--Kolmogorov equation, so the test says little. Use `t <= density.reach`."
@@ -79,7 +82,6 @@ def chapman_kolmogorov(
         x = density.sample(point_key, t, x0, points, **whole)
         y = density.sample(draw_key, t / 2, x0, draws - draws % _GROUPS, **whole)
         start = density._joined(jnp.asarray(x0), **whole)
-        plain = density._for_times(jnp.asarray(t))
         ratios = _ratios(plain, t, x, density._joined(y, **half), start)
         errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
         coverage = float(jnp.min(density.coverage(y, **half)))
@@ -90,7 +92,7 @@ def chapman_kolmogorov(
 
 
 def _ratios(
-    density: TransitionDensity, t: float, x: Array, y: Array, x0: Array
+    density: AbstractTransitionDensity, t: float, x: Array, y: Array, x0: Array
 ) -> Float[Array, "points draws"]:
     """Return the densities at `x` from each intermediate point, relative to that from `x0`."""
     dtype = x.dtype

@@ -111,7 +111,7 @@ class _Pair(NamedTuple):
     def log_prob(self, law: AbstractTransitionDensity, t: float, x: np.ndarray) -> np.ndarray:
         """Return log-densities at `x`, of shape `(points, starts, d)`."""
         time, points, starts = checked_query(law, t, **self.conditioning, x=x, x0=self.x0)
-        values = _start_by_start(law._for_times(time), time, points, starts)
+        values = _start_by_start(law._restricted(time), time, points, starts)
         return np.asarray(values, dtype=np.float64)
 
 

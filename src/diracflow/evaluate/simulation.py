@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key, checked_one_point
 from ..sde.chart import Chart
 from ..sde.parameters import Params
@@ -41,7 +41,7 @@ class Agreement(NamedTuple):
 
 
 def agreement_with_paths(
-    density: TransitionDensity,
+    density: LearnedDensity,
     key: PRNGKeyArray,
     t: float,
     x0: Float[np.ndarray, " d"],

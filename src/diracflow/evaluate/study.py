@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key
 from ..transition.transition_density import AbstractTransitionDensity
 from .errors import Errors, bootstrap_mean, errors
@@ -50,7 +50,7 @@ def _of_mean(stderrs: np.ndarray) -> float:
 
 
 def study(
-    density: TransitionDensity,
+    density: LearnedDensity,
     exact: AbstractTransitionDensity,
     *,
     key: PRNGKeyArray,

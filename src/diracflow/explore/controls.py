@@ -6,7 +6,7 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import landmarks
 from ..sde.conditioning import support
 from ..sde.laws import Uniform
@@ -18,7 +18,7 @@ EARLIEST = 1e-3
 _DRAWS, _MARGIN = 4096, 0.25
 
 
-def controls(density: TransitionDensity) -> dict[str, Any]:
+def controls(density: LearnedDensity) -> dict[str, Any]:
     """Return the range and the initial value of every number in a query, in plain Python."""
     centre = landmarks(density.scope.law)["centre"]
     rows = [
@@ -39,7 +39,7 @@ def controls(density: TransitionDensity) -> dict[str, Any]:
     }
 
 
-def _ranges(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(density: LearnedDensity) -> tuple[np.ndarray, np.ndarray]:
     with jax.enable_x64(True):
         draws = np.asarray(density.scope.law.sample(jr.key(0), (_DRAWS,)))
     low, high = draws.min(axis=0), draws.max(axis=0)

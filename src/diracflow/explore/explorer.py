@@ -13,7 +13,7 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..models.catalogue import exact_of
 from ..training.status import Status
 from ..transition.transition_density import AbstractTransitionDensity
@@ -35,7 +35,7 @@ class Explorer:
 
     def __init__(
         self,
-        density: TransitionDensity,
+        density: LearnedDensity,
         exact: AbstractTransitionDensity | None = None,
         title: str = "",
     ):

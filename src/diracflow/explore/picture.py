@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.random as jr
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..transition.transition_density import AbstractTransitionDensity
 from .query import Query
 
@@ -39,7 +39,7 @@ class Picture(NamedTuple):
 
 
 def picture(
-    density: TransitionDensity, exact: AbstractTransitionDensity | None, query: Query
+    density: LearnedDensity, exact: AbstractTransitionDensity | None, query: Query
 ) -> Picture:
     """Evaluate a query. All queries use the same noise, so that points move continuously."""
     laws = [density] if exact is None else [density, exact]
@@ -86,7 +86,7 @@ def _histogram(points: np.ndarray, box: np.ndarray) -> np.ndarray:
     return counts / (len(points) * np.prod(widths))
 
 
-def _axes(density: TransitionDensity, query: Query, cloud: np.ndarray) -> np.ndarray:
+def _axes(density: LearnedDensity, query: Query, cloud: np.ndarray) -> np.ndarray:
     low, high = np.quantile(cloud, _QUANTILES, axis=0)
     margin = _MARGIN * (high - low)
     low, high = low - margin, high + margin

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 
 KINDS = ("section", "marginal")
 _PARAMETER = "p."
@@ -33,7 +33,7 @@ class Query(NamedTuple):
         return (*self.x0.tolist(), *params.values(), start_time)
 
 
-def read_query(text: str, density: TransitionDensity) -> Query:
+def read_query(text: str, density: LearnedDensity) -> Query:
     """Parse `text`; raise a `ValueError` that explains what is wrong with it."""
     fields = _fields(text)
     names = {f"{_PARAMETER}{name}": name for name in density.params}

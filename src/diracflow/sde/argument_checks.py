@@ -2,6 +2,7 @@
 
 import numbers
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,32 +12,35 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
+# Its types do not list the options.
+_config: Any = jax.config
 
-def checked_time(t: ArrayLike, horizon: float, why: str) -> Array:
-    """Return the times `t` as an array, after checking that they lie in (0, horizon].
 
-    **Arguments:**
-
-    - `t`: times since the start.
-    - `horizon`: the largest time allowed.
-    - `why`: a sentence to append to the error message for times beyond the horizon.
-    """
+def checked_time(t: ArrayLike, horizon: float, why: Callable[[], str]) -> Array:
+    """Return times after the start, up to the horizon; `why()` ends the error about later ones."""
     values = real_numbers("t", t)
     # The horizon itself must pass, even if float32 has rounded it upwards.
     latest = horizon * (1 + 1e-6)
-    end = f"{horizon:g}]" if np.isfinite(horizon) else "inf)"
-    message = f"`t` must lie in (0, {end}, the time since the start"
     if isinstance(values, jax.core.Tracer):
         bad = ~((values > 0) & (values <= latest) & (values < jnp.inf))
-        return eqx.error_if(_at_most(values, horizon), bad, f"{message}.{why}")
-    # NumPy, because under `jit` JAX traces comparisons even of concrete values.
+        return eqx.error_if(_at_most(values, horizon), bad, f"{_range(horizon)}.{why()}")
+    # In NumPy: under `jit` JAX would trace even comparisons of known values.
     known = np.asarray(values)
+    if known.size == 0:
+        return values
+    if known.min() > 0 and known.max() <= horizon < np.inf:  # False for NaN
+        return values
     outside = ~((known > 0) & (known <= latest) & (known < np.inf))
     if np.any(outside):
         first = known[outside].ravel()[0]
-        hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why
-        raise ValueError(f"{message}; got {first:g}.{hint}")
-    return values if known.size and known.max() <= horizon else _at_most(values, horizon)
+        hint = " At t = 0 the law is the point mass at `x0`." if first == 0 else why()
+        raise ValueError(f"{_range(horizon)}; got {first:g}.{hint}")
+    return values if known.max() <= horizon else _at_most(values, horizon)
+
+
+def _range(horizon: float) -> str:
+    end = f"{horizon:g}]" if np.isfinite(horizon) else "inf)"
+    return f"`t` must lie in (0, {end}, the time since the start"
 
 
 def _at_most(values: Array, bound: float) -> Array:
@@ -54,10 +58,12 @@ def checked_point(name: str, value: ArrayLike, dim: int, finite: bool = False) -
             f"{values.shape}.{hint}"
         )
     if not isinstance(values, jax.core.Tracer):
-        if np.any(np.isnan(values)):
-            raise ValueError(f"`{name}` contains NaN.")
-        if (finite or name == "x0") and np.any(np.isinf(values)):
-            raise ValueError(f"`{name}` must be finite.")
+        known = np.asarray(values)
+        if not np.isfinite(known).all():
+            if np.any(np.isnan(known)):
+                raise ValueError(f"`{name}` contains NaN.")
+            if finite or name == "x0":
+                raise ValueError(f"`{name}` must be finite.")
     return values
 
 
@@ -82,17 +88,21 @@ def checked_batch(**shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def checked_key(key: Any, name: str = "key") -> PRNGKeyArray:
-    """Return one typed random key; raw key data is accepted as well."""
+    """Return one random key, also from a seed or from the two numbers of a key."""
+    if isinstance(key, numbers.Integral) and not isinstance(key, bool):
+        return jr.key(operator.index(key))
     found = jnp.asarray(key) if isinstance(key, np.ndarray) else key
     if not isinstance(found, jax.Array):
-        raise ValueError(f"`{name}` must come from `jax.random.key(seed)`; got {_brief(key)}.")
+        raise ValueError(
+            f"`{name}` must be a seed or come from `jax.random.key(seed)`; got {_brief(key)}."
+        )
     if not jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key):
         try:
             found = jr.wrap_key_data(found)
         except (TypeError, ValueError):
             raise ValueError(
-                f"`{name}` must come from `jax.random.key(seed)`; got an array of dtype "
-                f"{found.dtype} and shape {found.shape}."
+                f"`{name}` must be a seed or come from `jax.random.key(seed)`; got an array of "
+                f"dtype {found.dtype} and shape {found.shape}."
             ) from None
     if found.shape:
         raise ValueError(
@@ -154,10 +164,13 @@ def real_numbers(name: str, value: Any) -> Array:
     """Return `value` as an array of JAX's default float type."""
     if isinstance(value, str | bytes):
         raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
+    dtype = np.float64 if _config.jax_enable_x64 else np.float32
     if not isinstance(value, jax.Array):
-        known = _known_numbers(value)
+        known = _known_numbers(value, dtype)
         if known is not None:
             return known
+    elif value.dtype == dtype:
+        return value
     try:
         # Concrete values stay concrete under `jit`, so that they can be checked at once.
         with jax.ensure_compile_time_eval():
@@ -167,7 +180,7 @@ def real_numbers(name: str, value: Any) -> Array:
             f"`{name}` must be an array of real numbers; got {_brief(value)} ({_first(error)})."
         ) from error
     if jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer):
-        return array.astype(jnp.result_type(float))
+        return array.astype(dtype)
     raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
 
 
@@ -176,10 +189,10 @@ def _first(error: Exception) -> str:
     return str(error).split(". ")[0].split("\n")[0].rstrip(".")
 
 
-def _known_numbers(value: ArrayLike) -> Any:
-    """Return real numbers as a NumPy array, which is faster than a JAX array; otherwise `None`."""
+def _known_numbers(value: ArrayLike, dtype: Any) -> Any:
+    """Numbers of the user's as a NumPy array, which costs a query less than one of JAX's."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):  # for example a list of tracers
         return None
-    return array.astype(jnp.result_type(float), copy=False) if array.dtype.kind in "fiu" else None
+    return array.astype(dtype, copy=False) if array.dtype.kind in "fiu" else None

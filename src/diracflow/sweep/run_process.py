@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..evaluate.study import study
 from ..learning import TrainingFailed, learn
 from ..storage.lock import Locked, locked
@@ -77,22 +77,22 @@ def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
     if problem.exact is not None and density.horizon > 0 and run.error_starts:
         key = jr.key(run.seed + 1)
         errors = study(density, problem.exact, key=key, starts=run.error_starts).summary()
-    density = density.with_facts(errors=tuple(errors))
+    density = density.with_provenance(errors=tuple(errors))
     density.save(folder.path / ("partial.dflow" if density.status.failed else "model.dflow"))
     return _result(density, [row["squared_l2"] for row in errors])
 
 
-def _result(density: TransitionDensity, errors: list[float]) -> dict[str, Any]:
-    bounds = [row["bound"] for row in density.facts.certificate]
+def _result(density: LearnedDensity, errors: list[float]) -> dict[str, Any]:
+    bounds = [row["bound"] for row in density.provenance.certificate]
     failed = density.status.failed
     return {
         "status": density.status.name,
         "failed": failed,
         "message": density.status.value if failed else "",
         "horizon": density.horizon,
-        "asked_horizon": density.facts.asked_horizon,
-        "seconds": round(density.facts.seconds, 2),
-        "steps": len(density.facts.history),
+        "asked_horizon": density.provenance.plan.horizon,
+        "seconds": round(density.provenance.seconds, 2),
+        "steps": len(density.provenance.history),
         "parameters": int(density.trajectory.thetas.shape[1]),
         "error": errors[-1] if errors else None,
         "largest_error": max(errors) if errors else None,

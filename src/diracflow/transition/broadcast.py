@@ -1,8 +1,8 @@
-"""From a function of one point to arrays of any leading shape.
+"""Map a function of one point over arrays of any leading shape.
 
-Points and times broadcast against each other over all axes but the points' last. What depends on
-time alone (the parameters of a flow) is computed once for each entry of `t`, and points are taken
-in chunks, so memory stays bounded whatever the batch.
+Points and times broadcast against each other over all axes but the points' last. Values that depend
+on time alone (the parameters of a flow) are computed once for each entry of `t`. Points are taken
+in chunks, which bounds the memory.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def map_points(
     t: Float[Array, "*batch"],
     *points: Float[Array, "*batch k"],
 ) -> Array:
-    """`at_point(at_time(t), *points)` over the broadcast leading axes of `t` and `points`."""
+    """Map `at_point(at_time(t), *points)` over the broadcast leading axes of `t` and `points`."""
     batch = np.broadcast_shapes(t.shape, *(p.shape[:-1] for p in points))
     t = t.reshape((1,) * (len(batch) - t.ndim) + t.shape)
     time_axes = tuple(axis for axis, size in enumerate(t.shape) if size != 1)
@@ -43,7 +43,7 @@ def map_points(
 
 
 def _table(p: Array, batch: tuple[int, ...], time_axes: tuple, rest_axes: tuple) -> Array:
-    """`p` as (times, rest, k), where `rest` has size one if `p` does not vary along it."""
+    """Reshape `p` to (times, rest, k); `rest` has size one if `p` does not vary along it."""
     p = p.reshape((1,) * (len(batch) + 1 - p.ndim) + p.shape)
     varies = any(p.shape[axis] != 1 for axis in rest_axes)
     kept = [n if axis in time_axes or varies else 1 for axis, n in enumerate(batch)]

@@ -1,4 +1,4 @@
-"""A transition density, seen in the coordinates of a chart."""
+"""Transition densities in the coordinates of a chart."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..sde.chart import Chart
+from ..sde.chart import Chart, plain_chart
 from ..sde.parameters import Bounds
 from .transition_density import AbstractTransitionDensity
 
 
 class MappedDensity(AbstractTransitionDensity):
-    """The density of the coordinates of a state, given those of its start."""
+    """The density of the coordinates of a state, given the coordinates of its start."""
 
     density: AbstractTransitionDensity  # of states
     mapping: Chart  # not `chart`, which densities of states have
@@ -44,13 +44,27 @@ class MappedDensity(AbstractTransitionDensity):
         self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         end = self.mapping.from_real(x)
-        return self.density._log_prob(state, end, self._given(x0)) - self.mapping.log_slope(end)
+        return self.density._log_prob(state, end, self._states(x0)) - self.mapping.log_slope(end)
 
     def _from_noise(
         self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        return self.mapping.to_real(self.density._from_noise(state, noise, self._given(x0)))
+        return self.mapping.to_real(self.density._from_noise(state, noise, self._states(x0)))
 
-    def _given(self, x0: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
+    def _states(self, x0: Float[Array, " d+k"]) -> Float[Array, " d+k"]:
         start, rest = jnp.split(x0, [self.dim])
         return jnp.concatenate([self.mapping.from_real(start), rest])
+
+
+def in_coordinates(density: AbstractTransitionDensity, chart: Chart) -> AbstractTransitionDensity:
+    """Return a density of states in the coordinates of a chart.
+
+    A density that has this `chart` works in its coordinates anyway. It loses the chart, so that no
+    coordinates are mapped to states and back.
+    """
+    if chart.plain:
+        return density
+    if getattr(density, "chart", None) is not chart:
+        return MappedDensity(density, chart)
+    plain = plain_chart(chart.sde)
+    return eqx.tree_at(lambda d: d.chart, density, plain, is_leaf=lambda a: isinstance(a, Chart))

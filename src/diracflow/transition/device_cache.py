@@ -1,8 +1,8 @@
-"""Compiled functions of an object that is asked many times.
+"""Compiled functions of an object that is evaluated many times.
 
-`equinox.filter_jit` looks through the whole object at each call, and NumPy arrays in it are handed
-to the device anew: for a learned density that takes longer than to evaluate it at a point. Here the
-arrays of an object are taken apart and placed on the device once.
+`equinox.filter_jit` flattens the whole object at each call, and copies NumPy arrays in it to the
+device again. For a learned density that takes longer than the evaluation at a point. Here an
+object is flattened, and its arrays are placed on the device, once.
 """
 
 import functools
@@ -27,22 +27,16 @@ class _Frame:
         self.leaves = [None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves]
 
     def filled(self, arrays: tuple) -> Any:
-        """The object with its arrays."""
+        """Return the object with its arrays."""
         leaves = [a if leaf is None else leaf for a, leaf in zip(arrays, self.leaves, strict=True)]
         return jax.tree.unflatten(self.structure, leaves)
 
 
-class _Resident:
+class _OnDevice(NamedTuple):
     """An object whose arrays are on the device, in one precision."""
 
-    def __init__(self, module: Any):
-        self.frame = _Frame(module)
-        # Under a transformation of the user's, too, these are numbers and not part of the trace.
-        with jax.ensure_compile_time_eval():
-            self.arrays = tuple(
-                jnp.asarray(leaf) if isinstance(leaf, _ARRAYS) else None
-                for leaf in jax.tree.leaves(module)
-            )
+    frame: _Frame
+    arrays: tuple
 
 
 # The axis of a mesh of all devices.
@@ -50,7 +44,7 @@ _DEVICES = "devices"
 
 
 class Spread(NamedTuple):
-    """Axes along which arguments and result are shared among devices; `None`: all have it all."""
+    """Axes along which arguments and result are divided among devices; `None`: not divided."""
 
     arguments: tuple[int | None, ...]
     result: int
@@ -60,19 +54,22 @@ def _along(axis: int | None) -> PartitionSpec:
     return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, _DEVICES)
 
 
-# By the identity of the object and the precision.
-_KNOWN: dict[tuple[int, Any], _Resident] = {}
+# JAX reads this option in each thread; its types do not list it.
+_config: Any = jax.config
+
+# By the identity of the object, and whether the precision is float64.
+_KNOWN: dict[tuple[int, bool], _OnDevice] = {}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function(module, *arrays)`, compiled for each module and each shape of the arrays."""
+    """Return `function(module, *arrays)`, compiled for each module and each shape of the arrays."""
 
     @functools.partial(jax.jit, static_argnums=0)
     def fast(frame: _Frame, arrays: tuple, *arguments: Any) -> Any:
         return function(frame.filled(arrays), *arguments)
 
     @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-    def shared(frame: _Frame, mesh: Mesh, spread: Spread, arrays: tuple, *arguments: Any) -> Any:
+    def divided(frame: _Frame, mesh: Mesh, spread: Spread, arrays: tuple, *arguments: Any) -> Any:
         return jax.shard_map(
             lambda arrays, *parts: function(frame.filled(arrays), *parts),
             mesh=mesh,
@@ -85,35 +82,30 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(module: Any, *arguments: Any, spread: Spread | None = None) -> Any:
-        resident = _resident(module)
-        if resident is None:
+        known = _KNOWN.get((id(module), _config.jax_enable_x64)) or _placed(module)
+        if known is None:
             return general(module, *arguments)
         if spread is None:
-            return fast(resident.frame, resident.arrays, *arguments)
+            return fast(known.frame, known.arrays, *arguments)
         mesh = Mesh(np.array(jax.local_devices()), (_DEVICES,))
-        placed = [
+        parts = [
             jax.device_put(a, NamedSharding(mesh, _along(axis)))
             for a, axis in zip(arguments, spread.arguments, strict=True)
         ]
-        return shared(resident.frame, mesh, spread, resident.arrays, *placed)
+        return divided(known.frame, mesh, spread, known.arrays, *parts)
 
     return call
 
 
-def _resident(module: Any) -> _Resident | None:
-    """What is known of a module; `None` of one that is being traced or differentiated."""
-    key = id(module), jnp.result_type(float)
-    found = _KNOWN.get(key)
-    if found is None and not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(module)):
-        found = _KNOWN[key] = _Resident(module)
-        weakref.finalize(module, _KNOWN.pop, key, None)
-    return found
-
-
-def asked(module: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
-    """A method's answer, without binding the method first.
-
-    Equinox makes a module of every bound method and looks through all of it, which for a learned
-    density shows beside the evaluation itself.
-    """
-    return getattr(type(module), method)(module, *arguments, **keywords)
+def _placed(module: Any) -> _OnDevice | None:
+    """Place the arrays of a module on the device; `None` if it is traced or differentiated."""
+    leaves = jax.tree.leaves(module)
+    if any(isinstance(a, jax.core.Tracer) for a in leaves):
+        return None
+    # Arrays must stay numbers under a transformation of the user's, and not join its trace.
+    with jax.ensure_compile_time_eval():
+        arrays = tuple(jnp.asarray(a) if isinstance(a, _ARRAYS) else None for a in leaves)
+    key = id(module), _config.jax_enable_x64
+    _KNOWN[key] = _OnDevice(_Frame(module), arrays)
+    weakref.finalize(module, _KNOWN.pop, key, None)
+    return _KNOWN[key]

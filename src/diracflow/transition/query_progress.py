@@ -1,6 +1,6 @@
-"""How far a query of many rows is.
+"""Progress of queries of many rows.
 
-On a terminal a bar is redrawn; otherwise a plain line is printed now and then.
+On a terminal a bar is redrawn; otherwise a plain line is printed every ten seconds.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from .batching import watched
+from .batching import observed
 
 # Seconds between two plain lines.
 _PLAIN_EVERY = 10.0
@@ -17,17 +17,21 @@ _PLAIN_EVERY = 10.0
 
 @contextlib.contextmanager
 def query_progress(shown: bool = True) -> Iterator[None]:
-    """Within this context, queries of more than a million rows show how far they are.
+    """Within this context, queries of more than a million rows show their progress.
 
-    On the standard error. It has no part in results: `log_prob`, `score` and `sample` return what
-    they return without it. Queries within a `jax.jit` are not seen.
+    It is printed to the standard error, and does not change results. Queries within a `jax.jit`
+    show none.
+
+    **Arguments:**
+
+    - `shown`: if `False`, nothing is printed.
     """
     if not shown:
         yield
         return
     # A dumb terminal cannot redraw a line.
     live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    with _bar() if live else _lines() as watch, watched(watch):
+    with _bar() if live else _lines() as observer, observed(observer):
         yield
 
 
@@ -46,10 +50,10 @@ def _bar() -> Iterator[Callable[[int, int], object]]:
 def _lines() -> Iterator[Callable[[int, int], object]]:
     last = time.monotonic()
 
-    def watch(done: int, rows: int) -> None:
+    def observer(done: int, rows: int) -> None:
         nonlocal last
         if done == rows or time.monotonic() >= last + _PLAIN_EVERY:
             last = time.monotonic()
             print(f"{done} of {rows} rows", file=sys.stderr, flush=True)
 
-    yield watch
+    yield observer

@@ -1,19 +1,17 @@
-r"""What a transition density is, exact or learned.
+r"""The query interface of transition densities, exact or learned.
 
-A density is given by functions of one point at one time; batches, derivatives, checks and the
-frozen view are the same for all and live here.
+A density is defined by functions of one point at one time. Checks, broadcasting, derivatives and
+the frozen law are the same for all densities and live here.
 """
 
 import abc
-import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from ..sde.argument_checks import (
@@ -26,36 +24,29 @@ from ..sde.argument_checks import (
 from ..sde.domains import AbstractDomain, Real, require_inside
 from ..sde.parameters import Bounds, Params, checked_params, checked_start_time, joined
 from ..sde.sde import SDE
-from .batching import in_pieces
-from .broadcast import map_points
-from .device_cache import asked, compiled
+from .batching import in_batches
+from .frozen import Frozen
+from .programs import images, log_probs, scores, start_scores
+from .start_mixture import StartMixture
 
-# Made once: every query asks for the domain.
+# Made once: every query reads the domain.
 _LINE = Real()
-
-
-class AbstractLastLeg(eqx.Module):
-    """What is left of the way for groups of starts, of whose densities means are taken."""
-
-    @property
-    @abc.abstractmethod
-    def rows(self) -> int:
-        """How many densities are evaluated at each point."""
-
-    @abc.abstractmethod
-    def log_probs(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
-        """Logarithms of the mean densities at one point."""
 
 
 class AbstractTransitionDensity(eqx.Module):
     r"""The density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
 
     `x` and `x0` have the state along their last axis; they and `t` broadcast over leading axes.
-    All queries work under `jit`, `vmap` and `grad`, in `x`, `t` and `x0`. Where the density depends
-    on parameters of the SDE, named in `params`, queries take their values in a mapping of the same
-    name; where it depends on the time of the start, `start_time` is `None` and queries take it
-    under that name. Both broadcast and differentiate as well. A learned density warns of starts
-    outside the law it was trained on, or raises if `strict`.
+    All queries work under `jit`, `vmap` and `grad`, in `x`, `t`, `x0`, `params` and `start_time`.
+
+    Queries have these arguments in common:
+
+    - `t`: time since the start, positive and at most `horizon`.
+    - `x0`: the start, inside the `domain`.
+    - `params`: a mapping from the names in the attribute `params` to values, if there are any.
+    - `start_time`: the time $s$ of the start, if the attribute `start_time` is `None`.
+    - `strict`: raise an error, rather than warn once, if a start lies outside the law that the
+        density was trained on. Exact densities hold for all starts.
     """
 
     dim: eqx.AbstractVar[int]
@@ -63,25 +54,35 @@ class AbstractTransitionDensity(eqx.Module):
     noise_dim: eqx.AbstractVar[int]
     # A default, so that densities without parameters need not mention them.
     params: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
+    # True if each value is itself a mean over intermediate states, so that means over many starts
+    # are better taken by `_mean_over_starts` than start by start.
+    averages: ClassVar[bool] = False
 
     # By identity, so that `jax.jit(density.log_prob)` works; arrays have no hash.
     __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        # Equinox turns each bound method into a pytree and flattens the whole density for it,
+        # which takes longer than the evaluation at a point. Densities have plain methods.
+        __getattribute__ = object.__getattribute__
 
     @abc.abstractmethod
     def _at_time(self, t: Float[Array, ""]) -> Any:
-        """All that depends on time alone."""
+        """Return all that depends on time alone, as a pytree."""
 
     @abc.abstractmethod
     def _log_prob(
         self, state: Any, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        """Log-density at one point; `state` comes from `_at_time`, parameters follow the start."""
+        """Return the log-density at one point.
+
+        `state` comes from `_at_time`; parameters and the start time follow the start in `x0`.
+        """
 
     @abc.abstractmethod
     def _from_noise(
         self, state: Any, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        """The point to which `noise_dim` standard normal numbers are carried."""
+        """Map `noise_dim` standard normal numbers to a draw of the state."""
 
     def log_prob(
         self,
@@ -93,10 +94,15 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch"]:
-        """Log-density at `x`, a time `t` after the start at `x0`."""
+        """Return the log-density at `x`, a time `t` after the start at `x0`.
+
+        **Arguments:**
+
+        - `x`: the state.
+        - `t`, `x0`, `params`, `start_time`, `strict`: as for all queries, see above.
+        """
         query = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
-        asking = functools.partial(log_probs, asked(self, "_for_times", query[0]))
-        return in_pieces(asking, *query, spread=True)
+        return in_batches(log_probs, self._restricted(query[0]), *query)
 
     def prob(
         self,
@@ -108,7 +114,7 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch"]:
-        """Density at `x`, a time `t` after the start at `x0`."""
+        """Return the density at `x`; arguments are those of `log_prob`."""
         return jnp.exp(self.log_prob(x, t, x0, params, start_time=start_time, strict=strict))
 
     def score(
@@ -121,10 +127,9 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
-        """Gradient of the log-density in `x`."""
+        """Return the gradient of the log-density in `x`; arguments are those of `log_prob`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        asking = functools.partial(_scores, asked(self, "_for_times", query[0]))
-        return in_pieces(asking, *query, spread=True)
+        return in_batches(scores, self._restricted(query[0]), *query)
 
     def start_score(
         self,
@@ -136,10 +141,9 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
-        """Gradient of the log-density in the start `x0`."""
+        """Return the gradient of the log-density in `x0`; arguments are those of `log_prob`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        asking = functools.partial(_start_scores, asked(self, "_for_times", query[0]))
-        return in_pieces(asking, *query, spread=True)
+        return in_batches(start_scores, self._restricted(query[0]), *query)
 
     def sample(
         self,
@@ -152,13 +156,20 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
     ) -> Float[Array, "*shape_and_batch d"]:
-        """Independent draws, of shape `shape + batch + (dim,)`."""
+        """Return independent draws of shape `shape + batch + (dim,)`.
+
+        **Arguments:**
+
+        - `key`: a random key, or a seed.
+        - `shape`: number of draws, or their leading shape, for each time and start.
+        - `t`, `x0`, `params`, `start_time`, `strict`: as for all queries, see above.
+        """
         key, sizes = checked_key(key), checked_shape(shape)
         t, x0 = checked_query(self, t, params, strict, start_time, x0=x0)
-        asked(self, "_require_samples", x0)
+        self._require_samples(x0)
         batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
         noise = jr.normal(key, (*sizes, *batch, self.noise_dim))
-        return in_pieces(functools.partial(images, self), t, noise, x0, spread=True)
+        return in_batches(images, self, t, noise, x0)
 
     def at(
         self,
@@ -168,8 +179,11 @@ class AbstractTransitionDensity(eqx.Module):
         *,
         start_time: Float[ArrayLike, "*batch"] | None = None,
         strict: bool = False,
-    ) -> "Frozen":
-        """The law at one time from one start, with the methods of a frozen SciPy distribution."""
+    ) -> Frozen:
+        """Return the law at fixed time and start, with the methods of a frozen SciPy law.
+
+        Arguments are as for all queries, see above.
+        """
         t, start = checked_query(self, t, params, strict, start_time, x0=x0)
         return Frozen(self, t, start[..., : self.dim], **self._keywords(start[..., self.dim :]))
 
@@ -179,28 +193,31 @@ class AbstractTransitionDensity(eqx.Module):
         params: Params | None = None,
         start_time: Float[ArrayLike, "*batch"] | None = None,
     ) -> Bool[Array, "*batch"]:
-        """Whether starts lie outside what the density was made for; never so for exact ones."""
+        """Return `True` where a start lies outside what the density was made for.
+
+        Never so for exact densities. Arguments are as for all queries, see above.
+        """
         start = checked_point("x0", x0, self.dim)
         return jnp.zeros(self._joined(start, params, start_time).shape[:-1], bool)
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
-        """Where the components of a state live."""
+        """The domain of each component of the state."""
         return (_LINE,) * self.dim
 
     @property
     def start_time(self) -> float | None:
-        """The time of the start; `None` if queries say which."""
+        """The time of the start; `None` if it is an argument of queries."""
         return 0.0
 
     @property
     def start_time_bounds(self) -> tuple[float, float]:
-        """Between which start times the density is known, where queries say which."""
+        """Lower and upper bound of the start time, if it is an argument of queries."""
         return -np.inf, np.inf
 
     @property
     def param_bounds(self) -> Bounds:
-        """Between which values each parameter is known; one without an entry may be any number."""
+        """Lower and upper bound of each bounded parameter, by name."""
         return {}
 
     def _joined(
@@ -209,70 +226,52 @@ class AbstractTransitionDensity(eqx.Module):
         params: Params | None,
         start_time: ArrayLike | None,
     ) -> Float[Array, "*batch d+k"]:
-        """All that is given at the start: parameters and the time of the start follow `x0`."""
+        """Append the parameters and the start time to `x0`, after checking them."""
+        if not params and start_time is None and not self.params and self.start_time is not None:
+            return x0
         values = checked_params(params, self.params, self.param_bounds)
         times = checked_start_time(start_time, self.start_time, self.start_time_bounds)
         return joined(x0, dict(zip((*self.params, "start_time"), [*values, *times], strict=False)))
 
-    def _guard(
+    def _check_starts(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
     ) -> None:
-        """Raise for starts outside the domain; learned densities warn of rare starts as well."""
+        """Raise an error if a start, where known, is outside the domain; `start` is `_joined`."""
         if not isinstance(x0, jax.core.Tracer):
-            asked(self, "_require_inside", x0)
+            require_inside(self.domain, x0)
 
-    def _require_inside(self, x0: Float[Array, "*batch d"]) -> None:
-        """Raise if one of the starts, whose values are known, lies outside the domain."""
-        require_inside(self.domain, x0)
+    def _restricted(self, t: Float[Array, "*batch"]) -> "AbstractTransitionDensity":
+        """Return a density with the same values at the times `t` that may be cheaper to evaluate.
 
-    def _for_times(self, t: Float[Array, "*batch"]) -> "AbstractTransitionDensity":
-        """What answers a query at these times: this, or something faster that agrees with it."""
+        Called with times whose values may be unknown, under `jit`.
+        """
         return self
 
-    def _is_composed(self, t: Float[Array, ""]) -> bool:
-        """Whether a time is known to be composed of several legs."""
-        return False
-
-    def _last_leg(
+    def _mean_over_starts(
         self,
         t: Float[Array, ""],
         starts: Float[Array, "groups n d+k"],
         noise: Float[Array, "groups p m"],
-    ) -> AbstractLastLeg:
-        """What is left of the way, once starts have moved up to the last of the legs of a time.
+    ) -> StartMixture:
+        """Return the mean density at time `t` over each group of starts.
 
-        Where they do so by `noise`, there may be several rows of it for each start.
+        Densities that average over intermediate states may simulate them with `noise`, standard
+        normal rows of length `noise_dim`; `p` is a multiple of `n`.
         """
-        return WholeWay(self, t, starts)
+        return StartMixture(self, t, starts)
 
     def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
-        """Raise where the density cannot be sampled."""
+        """Raise an error where the density cannot be sampled."""
 
     def _keywords(self, tail: Float[Array | np.ndarray, "*batch k"]) -> dict[str, Any]:
-        """What follows a start, as the keywords of a query."""
+        """Return the parameters and the start time that follow a start as keyword arguments."""
         params = {name: tail[..., i] for i, name in enumerate(self.params)}
         time = tail[..., len(params)] if self.start_time is None else None
         return {"params": params, "start_time": time}
 
     def _why_horizon(self) -> str:
-        """Said after an error about a time beyond the horizon."""
+        """Return the end of the error message about times beyond the horizon."""
         return ""
-
-
-class WholeWay(AbstractLastLeg):
-    """The way from each of the starts, all of them alike."""
-
-    density: AbstractTransitionDensity
-    t: Float[Array, ""]
-    starts: Float[Array, "groups n d+k"]
-
-    @property
-    def rows(self) -> int:
-        return self.starts.shape[0] * self.starts.shape[1]
-
-    def log_probs(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
-        values = log_probs(self.density, self.t, x, self.starts)
-        return logsumexp(values, axis=1) - jnp.log(jnp.asarray(values.shape[1], values.dtype))
 
 
 def checked_query(
@@ -285,22 +284,25 @@ def checked_query(
     finite: bool = False,
     **points: ArrayLike,
 ) -> tuple[Array, ...]:
-    """Time and points of a query; all that is given at the start takes the place of `x0`.
+    """Return times and points of a query as arrays, after checking them.
 
-    If `finite`, no point may lie at infinity.
+    Parameters and the start time are appended to the point named `x0`. If `finite`, points must not
+    be infinite.
     """
-    t = checked_time(t, density.horizon, asked(density, "_why_horizon"))
+    t = checked_time(t, density.horizon, density._why_horizon)
     checked = {name: checked_point(name, p, density.dim, finite) for name, p in points.items()}
     if "x0" in checked:
-        start = asked(density, "_joined", checked["x0"], params, start_time)
-        asked(density, "_guard", checked["x0"], start, strict)
-        checked["x0"] = start
-    checked_batch(t=t.shape, **{name: p.shape[:-1] for name, p in checked.items()})
+        x0 = checked["x0"]
+        checked["x0"] = start = density._joined(x0, params, start_time)
+        density._check_starts(x0, start, strict)
+    # Shapes differ in few queries, and only then need comparison in detail.
+    if len({t.shape, *(p.shape[:-1] for p in checked.values())} - {()}) > 1:
+        checked_batch(t=t.shape, **{name: p.shape[:-1] for name, p in checked.items()})
     return (t, *checked.values())
 
 
 def require_density(value: object, name: str = "density") -> None:
-    """Raise unless this is a transition density."""
+    """Raise an error unless `value` is a transition density."""
     if isinstance(value, AbstractTransitionDensity):
         return
     hint = " Take its `exact` density, or learn it." if hasattr(value, "exact") else ""
@@ -310,72 +312,3 @@ def require_density(value: object, name: str = "density") -> None:
         f"`{name}` must be a transition density, learned or exact; got {type(value).__name__}."
         f"{hint}"
     )
-
-
-class Frozen(eqx.Module):
-    """A transition density at fixed time and start."""
-
-    density: AbstractTransitionDensity
-    t: Float[Array, "*batch"]
-    x0: Float[Array, "*batch d"]
-    params: Params
-    start_time: Float[Array, "*batch"] | None
-
-    def logpdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Log-density at `x`."""
-        return self.density.log_prob(x, self.t, self.x0, self.params, start_time=self.start_time)
-
-    def pdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Density at `x`."""
-        return self.density.prob(x, self.t, self.x0, self.params, start_time=self.start_time)
-
-    def rvs(
-        self,
-        size: int | tuple[int, ...] | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> Float[np.ndarray, "*size d"]:
-        """Draws as a NumPy array; `random_state` as in SciPy."""
-        try:
-            generator = np.random.default_rng(random_state)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "`random_state` must be a whole number that is not negative, a NumPy generator or "
-                f"None; got {random_state!r}."
-            ) from None
-        seed = generator.integers(2**32, dtype=np.uint32)
-        shape = () if size is None else size
-        draws = self.density.sample(
-            jr.key(seed), self.t, self.x0, shape, self.params, start_time=self.start_time
-        )
-        return np.asarray(draws)
-
-
-@compiled
-def log_probs(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
-    """`log_prob` of arguments that have been checked."""
-
-    def at_point(state: Any, x: Array, x0: Array) -> Array:
-        # Densities vanish at infinity, where formulas and flows subtract infinite numbers.
-        infinite = jnp.isinf(jnp.sum(jnp.abs(x)))  # not where there is NaN as well
-        value = density._log_prob(state, jnp.where(infinite, x0[: len(x)], x), x0)
-        return jnp.where(infinite, -jnp.inf, value)
-
-    return map_points(density._at_time, at_point, t, x, x0)
-
-
-@compiled
-def _scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
-    return map_points(density._at_time, jax.grad(density._log_prob, argnums=1), t, x, x0)
-
-
-@compiled
-def _start_scores(density: AbstractTransitionDensity, t: Array, x: Array, x0: Array) -> Array:
-    gradient = jax.grad(density._log_prob, argnums=2)
-    # Parameters follow the start; the gradient in them is not asked for here.
-    return map_points(density._at_time, lambda *args: gradient(*args)[: density.dim], t, x, x0)
-
-
-@compiled
-def images(density: AbstractTransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
-    """Points to which standard normal numbers are carried, of arguments that have been checked."""
-    return map_points(density._at_time, density._from_noise, t, noise, x0)

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
+from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
@@ -226,7 +227,7 @@ def _require_model(
     density: AbstractTransitionDensity, observe: Observe, plan: _Schedule, x: Array, params: Params
 ) -> None:
     """Raise if the first jumps or observations are not possible."""
-    density._require_inside(x)
+    require_inside(density.domain, x)
     _require_log_density(observe, x[0], plan.observations[0])
     sde, began = getattr(density, "sde", None), density.start_time
     if sde is not None and began is not None:

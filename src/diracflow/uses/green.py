@@ -30,20 +30,20 @@ from ..sde.argument_checks import (
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params, check_names
 from ..sde.quasi_random import sobol
+from ..transition.programs import log_probs
+from ..transition.start_mixture import StartMixture
 from ..transition.transition_density import (
-    AbstractLastLeg,
     AbstractTransitionDensity,
     checked_query,
-    log_probs,
     require_density,
 )
 from .reversal import reversed_gaussian
 
 # Pairs of query point and start evaluated at once.
 _CHUNK = 2**16
-# Quasi-random sets of starts, scrambled independently: their spread is the standard error.
+# Independently scrambled quasi-random sets of starts; their spread is the standard error.
 _SETS = 8
-# Paths from draws up to the last leg, where time is composed of several.
+# Simulated paths from all draws, if the density averages over intermediate states.
 _PATHS = 4096
 
 
@@ -53,47 +53,53 @@ class AbstractPropagated(eqx.Module):
     density: eqx.AbstractVar[AbstractTransitionDensity]
     draws: eqx.AbstractVar[Float[Array, "*n d"]]  # of the initial law
     t: eqx.AbstractVar[Float[Array, ""]]
-    tail: eqx.AbstractVar[Float[Array, " k"]]  # what follows every start: parameters, its time
+    tail: eqx.AbstractVar[Float[Array, " k"]]  # parameters and start time, which follow each start
 
     @property
     def outside(self) -> float:
-        """Share of the initial law outside the starts that the density was made for."""
+        """Part of the initial law outside the starts that the density was made for."""
         return float(jnp.mean(self.density.outside(self.draws, **self._keywords)))
 
     @property
     @abc.abstractmethod
     def starts(self) -> int:
-        """How many starts the density at one point is averaged over."""
+        """Number of starts over which the density at one point is averaged."""
 
     @property
     @abc.abstractmethod
     def _rows(self) -> int:
-        """How many transition densities are evaluated at one point."""
+        """Number of transition densities evaluated at one point."""
 
     @abc.abstractmethod
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
-        """Logarithms of independent estimates of the density at one point."""
+        """Return logarithms of independent estimates of the density at one point."""
 
     @abc.abstractmethod
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        """Starts of the initial law."""
+        """Draw starts from the initial law."""
 
     def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Log-density at `x`."""
+        """Return the log-density at `x`, whose last axis is the state."""
         return self._at_points(x)[0]
 
     def prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Density at `x`."""
+        """Return the density at `x`, whose last axis is the state."""
         return jnp.exp(self.log_prob(x))
 
     def standard_error(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Estimated relative standard error of the density at `x`, that of `log_prob`."""
+        """Return the relative standard error of the density at `x`, which is that of `log_prob`."""
         return self._at_points(x)[1]
 
     def sample(
         self, key: PRNGKeyArray, shape: int | tuple[int, ...] = ()
     ) -> Float[Array, "*shape d"]:
-        """Independent draws of shape `shape + (dim,)`."""
+        """Return independent draws.
+
+        **Arguments:**
+
+        - `key`: a random key, or a seed.
+        - `shape`: number of draws, or their leading shape.
+        """
         start_key, move_key = jr.split(checked_key(key))
         x0 = self._draw(start_key, checked_shape(shape))
         return self.density.sample(move_key, self.t, x0, **self._keywords)
@@ -108,27 +114,33 @@ class AbstractPropagated(eqx.Module):
         return mean.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
 
 
-class PropagatedDraws(AbstractPropagated):
-    """Started from equally weighted draws, of which nothing else is known."""
+class PropagatedStarts(AbstractPropagated):
+    """Started from fixed starts: draws of the user, or of a law over a long time.
+
+    Over a long time the transition density is wide, so that many starts are near every point.
+    """
 
     density: AbstractTransitionDensity
-    draws: Float[Array, "n d"]
+    draws: Float[Array, "*n d"]
     t: Float[Array, ""]
     tail: Float[Array, " k"]
-    last: AbstractLastLeg  # of the way from each of the draws
+    mixture: StartMixture  # one group for each independent estimate
+    law: AbstractLaw | None = None
 
     @property
     def starts(self) -> int:
-        return len(self.draws)
+        return self.draws.size // self.draws.shape[-1]
 
     @property
     def _rows(self) -> int:
-        return self.last.rows
+        return self.mixture.rows
 
-    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
-        return self.last.log_probs(x)
+    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
+        return self.mixture.log_probs(x)
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        if self.law is not None:
+            return self.law.sample(key, shape)
         return self.draws[jr.randint(key, shape, 0, len(self.draws))]
 
 
@@ -136,11 +148,11 @@ class PropagatedLaw(AbstractPropagated):
     """Started from a law of known density, by weighted quasi-random starts."""
 
     density: AbstractTransitionDensity
-    law: AbstractLaw
     draws: Float[Array, "sets n d"]  # of the law
-    noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
     t: Float[Array, ""]
     tail: Float[Array, " k"]
+    law: AbstractLaw
+    noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
 
     @property
     def starts(self) -> int:
@@ -168,34 +180,6 @@ class PropagatedLaw(AbstractPropagated):
         return self.law.sample(key, shape)
 
 
-class PropagatedOverLegs(AbstractPropagated):
-    """Started from a law, over a time of several legs: quasi-random starts are led to the last.
-
-    That one is long enough that many of them lie near every point.
-    """
-
-    density: AbstractTransitionDensity
-    law: AbstractLaw
-    draws: Float[Array, "sets n d"]  # of the law
-    t: Float[Array, ""]
-    tail: Float[Array, " k"]
-    last: AbstractLastLeg
-
-    @property
-    def starts(self) -> int:
-        return self.draws.shape[0] * self.draws.shape[1]
-
-    @property
-    def _rows(self) -> int:
-        return self.last.rows
-
-    def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
-        return self.last.log_probs(x)
-
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        return self.law.sample(key, shape)
-
-
 def propagate(
     density: AbstractTransitionDensity,
     law_or_draws: AbstractLaw | Float[ArrayLike, "n d"],
@@ -213,18 +197,17 @@ def propagate(
     - `law_or_draws`: the law, such as `diracflow.Normal(0.0, 1.0)` or a `diracflow.Mixture`, or
         independent samples of it, one a row.
     - `t`: time since the start, within the density's horizon.
-    - `draws`: how many starts each point is averaged over, if a law is given; rounded up to a power
-        of two, at least sixteen.
+    - `draws`: number of starts over which each point is averaged, if a law is given; rounded up to
+        a power of two, at least sixteen.
     - `params`: parameters of the SDE, if the density has any.
-    - `start_time`: when the initial law holds, if the density depends on it.
+    - `start_time`: the time of the initial law, if the density depends on it.
 
     **Returns:**
 
     The law at time `t`, with `log_prob(x)`, `prob(x)`, `standard_error(x)` (relative, of the
-    density), `sample(key, shape)` and `outside`, the share of the initial law for which the density
-    was not made. A law serves all times. With draws the transition density
-    must be wide compared with the distance between them, or single draws show; `standard_error`
-    tells.
+    density), `sample(key, shape)` and `outside`, the part of the initial law for which the density
+    was not made. With a law, all times are accurate. With draws the transition density must be wide
+    compared with the distance between them; `standard_error` shows if it is not.
     """
     require_density(density)
     if np.ndim(t) != 0:
@@ -242,12 +225,12 @@ def propagate(
         raise ValueError(f"Draws must have shape (n, {density.dim}) with n > 0; got {array.shape}.")
     checked_point("draws", array, density.dim, finite=True)
     time, starts = checked_query(density, t, params, start_time=start_time, x0=array)
-    density, tail = density._for_times(time), starts[0, density.dim :]
+    density, tail = density._restricted(time), starts[0, density.dim :]
     # Independent, whatever the order of the draws; several for each if these are few.
-    paths = -(-_PATHS // len(starts)) if density._is_composed(time) else 1
+    paths = -(-_PATHS // len(starts)) if density.averages else 1
     noise = jr.normal(jr.key(0), (len(starts), paths, density.noise_dim))
-    last = density._last_leg(time, starts[:, None], noise)
-    return PropagatedDraws(density=density, draws=array, t=time, tail=tail, last=last)
+    mixture = density._mean_over_starts(time, starts[:, None], noise)
+    return PropagatedStarts(density, array, time, tail, mixture)
 
 
 def _from_law(
@@ -257,30 +240,31 @@ def _from_law(
     params: Params | None,
     start_time: float | None,
     count: int,
-) -> PropagatedLaw | PropagatedOverLegs:
+) -> AbstractPropagated:
     count = checked_count("draws", count)
-    # Of the law, and as many near the point. Sobol sets are balanced at powers of two.
+    # Half of the starts are drawn from the law, half near the point. Sobol sets are balanced at
+    # powers of two.
     each = 2 ** int(np.ceil(np.log2(max(1, count / (2 * _SETS)))))
     cubes = np.stack([sobol(jr.key(i), each, 2 * density.dim) for i in range(_SETS)])
     first, second = np.split(cubes, 2, axis=-1)
     draws, noise = law.transport(first), ndtri(second)
     time, starts = checked_query(density, t, params, start_time=start_time, x0=draws)
-    density, tail = density._for_times(time), starts[0, 0, density.dim :]
-    common: dict[str, Any] = {"density": density, "law": law, "t": time, "tail": tail}
-    if density._is_composed(time):
-        return _over_legs(common, each)
-    return PropagatedLaw(draws=draws, noise=noise, **common)
+    density, tail = density._restricted(time), starts[0, 0, density.dim :]
+    if density.averages:
+        return _from_simulated(density, law, time, tail, 2 * each)
+    return PropagatedLaw(density, draws, time, tail, law, noise)
 
 
-def _over_legs(common: dict[str, Any], each: int) -> PropagatedOverLegs:
-    """As many starts of the law as there would be in all, none of them near the point."""
-    density, law, time, tail = (common[name] for name in ("density", "law", "t", "tail"))
-    # Starts and noise are columns of one set: two sets would repeat each other.
+def _from_simulated(
+    density: AbstractTransitionDensity, law: AbstractLaw, t: Array, tail: Array, each: int
+) -> PropagatedStarts:
+    """Return the law at `t` with `each` starts in each set, all of them drawn from the law."""
+    # Starts and noise are columns of one set: two sets would be correlated.
     columns = density.dim + density.noise_dim
-    cubes = np.stack([sobol(jr.key(i), 2 * each, columns) for i in range(_SETS)])
+    cubes = np.stack([sobol(jr.key(i), each, columns) for i in range(_SETS)])
     draws, noise = law.transport(cubes[..., : density.dim]), ndtri(cubes[..., density.dim :])
-    last = density._last_leg(time, _with_tail(draws, tail), jnp.asarray(noise))
-    return PropagatedOverLegs(draws=draws, last=last, **common)
+    mixture = density._mean_over_starts(t, _with_tail(draws, tail), jnp.asarray(noise))
+    return PropagatedStarts(density, draws, t, tail, mixture, law)
 
 
 def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Array, "*n d+k"]:
@@ -289,12 +273,12 @@ def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Arra
 
 @eqx.filter_jit
 def _means(law: AbstractPropagated, x: Float[Array, "m d"]) -> tuple[Array, Array]:
-    """Logarithm and relative standard error of the mean of all estimates, at each point."""
+    """Return the log of the mean estimate and its relative standard error at each point."""
 
     def at(x: Float[Array, " d"]) -> tuple[Array, Array]:
         parts = law._log_estimates(x)
         log_mean = logsumexp(parts) - jnp.log(len(parts))
-        # Where the density underflows even in log space, nothing is known about its error.
+        # NaN where the density underflows even in log space: its error is unknown.
         ratios = jnp.exp(parts - log_mean)
         return log_mean, jnp.std(ratios, ddof=1) / jnp.sqrt(len(parts))
 

@@ -16,11 +16,10 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from ..sde.argument_checks import checked_batch, real_numbers
 from ..sde.parameters import Params, check_names
-from ..transition.device_cache import asked
+from ..transition.programs import log_probs
 from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
-    log_probs,
     require_density,
 )
 
@@ -46,8 +45,7 @@ class Transitions(eqx.Module):
         t, x, start = checked_query(
             density, self.gaps, spread, start_time=times, x=self.after, x0=self.before
         )
-        asking = asked(density, "_for_times", t)
-        return _path_sums(asking, t, x, start, self.path, self.batch)
+        return _path_sums(density._restricted(t), t, x, start, self.path, self.batch)
 
     def _spread(self, name: str, value: ArrayLike) -> Array:
         """Return a parameter value for each transition, from one for each path."""

@@ -13,12 +13,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from ..sde.argument_checks import checked_key, checked_point, checked_shape
 from ..sde.domains import AbstractDomain, Real
 from ..sde.parameters import Params
-from ..transition.device_cache import asked
+from ..transition.programs import images, log_probs
 from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
-    images,
-    log_probs,
     require_density,
 )
 from .extras import extra
@@ -89,7 +87,7 @@ class Transition(_Distribution):
     def log_prob(self, value: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the log-density at `value`."""
         # Times were checked in `__init__`; a check here would run in the loop of a sampler.
-        density = asked(self.held.density, "_for_times", self.t)
+        density = self.held.density._restricted(self.t)
         return log_probs(density, self.t, checked_point("value", value, density.dim), self.start)
 
     def sample(

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from ..transition.transition_density import AbstractTransitionDensity, Frozen
+from ..transition.frozen import Frozen
+from ..transition.transition_density import AbstractTransitionDensity
 from .style import LEARNED
 
 # Sides whose lengths differ by at most this factor are drawn to one scale.

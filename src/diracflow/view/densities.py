@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key, checked_number, checked_point
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import AbstractPropagated
@@ -142,7 +142,7 @@ def conditional(
 
 @style()
 def moulding(
-    density: TransitionDensity,
+    density: LearnedDensity,
     t: float,
     x0: Float[np.ndarray, " 2"],
     noise: Float[np.ndarray, "n d"],
@@ -155,7 +155,7 @@ def moulding(
     - `t`, `x0`: one time and one start.
     - `noise`: standard normal numbers, one sample per row.
     """
-    require_kind("density", density, TransitionDensity, "diracflow.learn")
+    require_kind("density", density, LearnedDensity, "diracflow.learn")
     if density.dim < 2:
         raise ValueError("This figure needs two components; the density has one.")
     stages = np.asarray(density.stages(noise, t, x0))

@@ -1,5 +1,6 @@
 """Checks of the arguments of figures."""
 
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from ..sde.argument_checks import checked_number, checked_point
 from ..transition.transition_density import require_density
 
 
-def require_kind(name: str, value: object, kind: type, maker: str) -> None:
+def require_kind(name: str, value: object, kind: type | UnionType, maker: str) -> None:
     """Raise unless `value` is of the type that the function `maker` returns."""
     if not isinstance(value, kind):
         raise ValueError(f"`{name}` must come from `{maker}`; got {type(value).__name__}.")

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..evaluate.study import Study
 from .figure_checks import require_kind
 from .style import EXACT, LEARNED, SOURCE, new_figure, style
@@ -21,7 +21,7 @@ def error_over_time(study: Study | Rows) -> Figure:
 
     **Arguments:**
 
-    - `study`: a `Study`, or the rows of its summary, such as the `facts.errors` of a density.
+    - `study`: a `Study`, or the rows of its summary, such as the `provenance.errors` of a density.
     """
     if not isinstance(study, Sequence):
         require_kind("study", study, Study, "diracflow.evaluate.study")
@@ -46,7 +46,7 @@ _MARKS = {"centre": (LEARNED, "o-"), "edge": (SOURCE, "s-")}
 
 
 @style()
-def certificate_over_time(density: TransitionDensity) -> Figure:
+def certificate_over_time(density: LearnedDensity) -> Figure:
     """Draw the stored bound on the total variation from centre and edge of the start law.
 
     A band of three standard errors lies above each bound. The dashed line is the true distance,
@@ -56,7 +56,7 @@ def certificate_over_time(density: TransitionDensity) -> Figure:
 
     - `density`: a learned density with a stored certificate.
     """
-    rows, known = density.facts.certificate, density.facts.errors
+    rows, known = density.provenance.certificate, density.provenance.errors
     figure, axis = _over_time("total variation", "upper bound on the distance to the true density")
     for name, (colour, mark) in _MARKS.items():
         own = [row for row in rows if row["start"] == name]
@@ -92,16 +92,16 @@ _PANELS: dict[str, dict[str, str | None]] = {
 
 
 @style()
-def training_history(density: TransitionDensity) -> Figure:
+def training_history(density: LearnedDensity) -> Figure:
     """Draw residuals, error bound, source gap, step length and rank over a training.
 
     **Arguments:**
 
     - `density`: a learned density.
     """
-    require_kind("density", density, TransitionDensity, "diracflow.learn")
+    require_kind("density", density, LearnedDensity, "diracflow.learn")
     # The first step has no previous velocity, hence no held-out residual.
-    history = density.facts.history[1:]
+    history = density.provenance.history[1:]
     times = np.array([record.time for record in history])
     figure = new_figure(9.0, 5.2)
     for axis, (title, fields) in zip(figure.subplots(2, 3).flat, _PANELS.items(), strict=True):

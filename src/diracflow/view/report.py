@@ -3,7 +3,6 @@
 All numbers are stored in the density; only the figures are computed here.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..density.formatting import ends_in_words, in_words, residuals_in_words
-from ..density.learned import TransitionDensity
+from ..density.learned import LearnedDensity
 from ..density.summary import described, equation_text, landmarks, split
 from ..training.status import Status
 from ..transition.transition_density import AbstractTransitionDensity
@@ -27,7 +26,7 @@ SHARES = (0.03, 0.3, 1.0)
 
 
 def report(
-    density: TransitionDensity,
+    density: LearnedDensity,
     exact: AbstractTransitionDensity | None = None,
     *,
     file: str = "model.dflow",
@@ -54,12 +53,16 @@ def report(
     return text
 
 
-def _head(density: TransitionDensity, file: str) -> Iterator[str]:
-    status, asked = density.status, density.facts.asked_horizon
+def _head(density: LearnedDensity, file: str) -> Iterator[str]:
+    status, asked = density.status, density.provenance.plan.horizon
     yield element("h1", f"Transition density of {_name(density)}")
     yield element("p", f"{file}, learned by diracflow", "soft")
     if status is Status.FINISHED:
-        divided = f" Its flow was trained up to t = {density.reach:g}." if density.legs > 1 else ""
+        divided = (
+            f" Its flow was trained up to t = {density.reach:g}."
+            if density.reach < density.horizon
+            else ""
+        )
         reached = f"Learned up to t = {density.horizon:g}, as requested.{divided}"
         yield element("p", reached, "good")
     else:
@@ -68,7 +71,7 @@ def _head(density: TransitionDensity, file: str) -> Iterator[str]:
         yield element("p", status.value)
 
 
-def _learned(density: TransitionDensity) -> Iterator[str]:
+def _learned(density: LearnedDensity) -> Iterator[str]:
     yield element("h2", "Problem")
     noise = density.sde.noise_dim
     pairs: dict[str, object] = {
@@ -86,9 +89,7 @@ def _learned(density: TransitionDensity) -> Iterator[str]:
         yield code(text)
 
 
-def _densities(
-    density: TransitionDensity, exact: AbstractTransitionDensity | None
-) -> Iterator[str]:
+def _densities(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Iterator[str]:
     if density.horizon <= 0:
         return
     centre = landmarks(density.scope.law)["centre"]
@@ -115,7 +116,7 @@ def _densities(
 
 
 def _many(
-    density: TransitionDensity,
+    density: LearnedDensity,
     exact: AbstractTransitionDensity | None,
     x0: np.ndarray,
     conditioning: dict[str, Any],
@@ -131,8 +132,8 @@ def _many(
         yield picture("section", drawn, "A section at the horizon, with all other components zero.")
 
 
-def _trust(density: TransitionDensity) -> Iterator[str]:
-    bounds, errors = density.facts.certificate, density.facts.errors
+def _trust(density: LearnedDensity) -> Iterator[str]:
+    bounds, errors = density.provenance.certificate, density.provenance.errors
     yield element("h2", "Accuracy")
     if not bounds and not errors:
         yield element("p", "No certificate was computed. Use diracflow check or diracflow report.")
@@ -166,14 +167,14 @@ def _trust(density: TransitionDensity) -> Iterator[str]:
         )
 
 
-def _training(density: TransitionDensity) -> Iterator[str]:
-    provenance = density.facts
+def _training(density: LearnedDensity) -> Iterator[str]:
+    provenance = density.provenance
     yield element("h2", "Training")
     steps = len(provenance.history)
     rejected = sum(record.rejected for record in provenance.history)
     each = f", {provenance.seconds / steps:.2g} s per step" if steps else ""
     held_out = [record.fresh_residual for record in provenance.history]
-    why = f": {provenance.why_source}" if provenance.why_source else ""
+    plan = provenance.plan
     versions = ", ".join(f"{n} {v}" for n, v in provenance.versions.items())
     yield definitions(
         {
@@ -181,8 +182,7 @@ def _training(density: TransitionDensity) -> Iterator[str]:
             "time": f"{provenance.seconds:.1f} s{each}",
             "parameters": density.trajectory.thetas.shape[1],
             "held-out residual": residuals_in_words(held_out),
-            "source": provenance.settings.source + why,
-            "preset": provenance.preset,
+            "preset": plan.preset,
             "random key": list(provenance.key),
             "versions": versions or "not recorded",
         }
@@ -190,12 +190,13 @@ def _training(density: TransitionDensity) -> Iterator[str]:
     if steps > 1:
         caption = "Residuals and steps over the course of the training."
         yield picture("training", training_history(density), caption)
-    yield element("h2", "Settings")
-    settings = dataclasses.asdict(provenance.settings)
-    yield table(("setting", "value"), [(n, _number(v)) for n, v in settings.items()])
+    yield element("h2", "Plan")
+    choices = {name: value for name, value in plan.describe().items() if name != "reasons"}
+    rows = [(n, _number(v), plan.reasons.get(n, "")) for n, v in choices.items()]
+    yield table(("choice", "value", "reason, if automatic"), rows)
 
 
-def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
+def _loading(density: LearnedDensity, file: str) -> Iterator[str]:
     yield element("h2", "Loading the model")
     own = density.sde.origin is None
     centre = described(density, landmarks(density.scope.law)["centre"])
@@ -218,26 +219,29 @@ def _loading(density: TransitionDensity, file: str) -> Iterator[str]:
     yield code("\n".join(lines_))
 
 
-def _name(density: TransitionDensity) -> str:
+def _name(density: LearnedDensity) -> str:
     origin = density.sde.origin
     return "your SDE" if origin is None else f"the built-in model {origin[0]}"
 
 
-def _domain(density: TransitionDensity) -> dict[str, object]:
+def _domain(density: LearnedDensity) -> dict[str, object]:
     if all(part.describe()["domain"] == "Real" for part in density.sde.domain):
         return {}
     maps = " × ".join(in_words(part.describe()) for part in density.chart.maps)
-    return {"domain": maps, "its ends": ends_in_words(density.facts.boundaries) or "not tested"}
+    return {
+        "domain": maps,
+        "its ends": ends_in_words(density.provenance.boundaries) or "not tested",
+    }
 
 
-def _start_time(density: TransitionDensity) -> str:
+def _start_time(density: LearnedDensity) -> str:
     law = density.scope.start_times
     return f"{density.start_time:g}" if law is None else in_words(law.describe())
 
 
-def _judgement(density: TransitionDensity) -> dict[str, object]:
+def _judgement(density: LearnedDensity) -> dict[str, object]:
     """Return the certificate and the error at the horizon, one line each."""
-    bounds, errors = density.facts.certificate, density.facts.errors
+    bounds, errors = density.provenance.certificate, density.provenance.errors
     lines_: dict[str, object] = {}
     if bounds:
         last = [row for row in bounds if row["t"] == bounds[-1]["t"]]

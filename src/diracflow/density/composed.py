@@ -1,0 +1,332 @@
+r"""Transition densities at long times, composed of a density at short times."""
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+
+from ..certify.certificate import Certificate, certificate_query
+from ..sde.argument_checks import checked_number
+from ..sde.chart import Chart
+from ..sde.conditioning import ConditioningLaws
+from ..sde.domains import AbstractDomain
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Bounds, Params
+from ..sde.sde import SDE
+from ..training.status import Status
+from ..training.trajectory import Trajectory
+from ..transition.charted_density import in_coordinates
+from ..transition.start_mixture import StartMixture
+from ..transition.transition_density import AbstractTransitionDensity
+from .composed_certificate import composed_certificate
+from .composition import Composition
+from .lattice import Lattice
+from .lattice_points import lattice_for
+from .provenance import Provenance
+from .subintervals import ROUNDING, Division, Subintervals, division, simulate
+
+if TYPE_CHECKING:
+    from .learned import LearnedDensity
+
+
+class ComposedDensity(AbstractTransitionDensity):
+    r"""A density up to a long horizon, composed of a density `base` up to a shorter one.
+
+    Times up to `reach` are answered by the base itself. Longer times are divided into at most
+    `legs` subintervals, of length `reach` or less, and by the Chapman--Kolmogorov equation their
+    density is a mixture over where the last subinterval begins. In one and two dimensions the
+    mixture is taken over the points of a lattice, else over points simulated with fixed
+    quasi-random noise. Coefficients of the SDE must not depend on time.
+
+    `diracflow.learn` returns a composed density if its setting `legs` exceeds one, and
+    `TransitionDensity.extended` makes one of a learned density. The attributes `sde`, `starts`,
+    `status`, `provenance`, ... are those of the base, if it has them; exact densities do not.
+
+    **Arguments:**
+
+    - `base`: the density of one subinterval, exact or learned.
+    - `horizon`: the longest time.
+    - `reach`: the longest subinterval; by default the horizon of the base.
+    - `starts`: the law of starts for which a lattice is made, parameters included. Without it, or
+        if the lattice were inaccurate or had too many points, points are simulated.
+    - `lattice`: a lattice made before.
+
+    >>> import diracflow as df
+    >>> exact = df.models.ornstein_uhlenbeck(1).exact
+    >>> density = df.ComposedDensity(exact, horizon=3.0, reach=1.0)
+    >>> density.legs
+    3
+    """
+
+    base: AbstractTransitionDensity
+    lattice: Lattice | None  # in the coordinates of the chart
+    legs: int = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    noise_dim: int = eqx.field(static=True)
+    averages: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        base: AbstractTransitionDensity,
+        horizon: float,
+        *,
+        reach: float | None = None,
+        starts: AbstractLaw | None = None,
+        lattice: Lattice | None = None,
+    ):
+        self.horizon = checked_number("horizon", horizon)
+        self.reach = checked_number("reach", base.horizon if reach is None else reach)
+        if not 0 < self.reach <= base.horizon or self.horizon <= 0:
+            raise ValueError(
+                f"`horizon` must be positive, and `reach` positive and at most {base.horizon:g}, "
+                f"the horizon of the base; got {self.horizon:g} and {self.reach:g}."
+            )
+        if base.start_time is None:
+            raise ValueError(
+                "A density that depends on the start time cannot be composed: later subintervals "
+                "start when earlier ones end. Learn it with the longer horizon."
+            )
+        self.base, self.params, self.lattice = base, base.params, lattice
+        self.legs = division(self.horizon, self.reach).most
+        self.dim, self.noise_dim = base.dim, self.legs * base.noise_dim
+        if starts is not None:
+            law = self.chart.law(starts.expand(base.dim) if starts.dim is None else starts)
+            self.lattice = lattice_for(self._composition.base, self._division, law)
+
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return self.base.domain
+
+    @property
+    def start_time(self) -> float | None:
+        return self.base.start_time
+
+    @property
+    def param_bounds(self) -> Bounds:
+        return self.base.param_bounds
+
+    @property
+    def chart(self) -> Chart:
+        """The coordinates in which subintervals are composed."""
+        found = getattr(self.base, "chart", None)
+        # Of a chart without an SDE only the maps are used.
+        return Chart(None, self.base.domain) if found is None else found  # type: ignore[arg-type]
+
+    @property
+    def sde(self) -> SDE:
+        """The SDE."""
+        return self._of_base("sde")
+
+    @property
+    def scope(self) -> ConditioningLaws:
+        """The laws that the base was trained on."""
+        return self._of_base("scope")
+
+    @property
+    def starts(self) -> AbstractLaw:
+        """The law of starts that the base was trained on."""
+        return self._of_base("starts")
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The trajectory of the parameters of the base."""
+        return self._of_base("trajectory")
+
+    @property
+    def provenance(self) -> Provenance:
+        """How the base was trained."""
+        return self._of_base("provenance")
+
+    @property
+    def status(self) -> Status:
+        """How the training of the base ended."""
+        return self._of_base("status")
+
+    def residual(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Float[Array, "*batch"]:
+        """Return the residual of the base, `TransitionDensity.residual`, for `t <= reach`."""
+        self._require_reach("A residual", t)
+        return self._of_base("residual")(x, t, x0, params, start_time=start_time)
+
+    def stages(
+        self,
+        noise: Float[ArrayLike, "n d"],
+        t: float,
+        x0: Float[ArrayLike, " d"],
+        params: Params | None = None,
+        *,
+        start_time: float | None = None,
+    ) -> Float[Array, "layers+1 n d"]:
+        """Return points after each layer, `TransitionDensity.stages`, for `t <= reach`."""
+        self._require_reach("The sequence of layers", t)
+        return self._of_base("stages")(noise, t, x0, params, start_time=start_time)
+
+    def certificate(
+        self,
+        key: PRNGKeyArray,
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        samples: int = 128,
+        params: Params | None = None,
+        *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Certificate:
+        """Return a bound on the total variation distance to the true transition density.
+
+        For times of several subintervals it is the sum of the bound of the first, the mean bound
+        of the later ones, and the error of the mixture.
+
+        **Arguments:**
+
+        - `key`, `t`, `x0`, `params`, `start_time`: as in `TransitionDensity.certificate`.
+        - `samples`: number of samples at each node for the first subinterval; later ones take fewer
+            from each of several beginnings.
+        """
+        base_bound = self._of_base("_error_bound")
+        given = {"t": t, "params": params, "start_time": start_time, "x0": x0}
+        query = certificate_query(self, self.chart, key, samples, **given)
+        return composed_certificate(self._composition, base_bound, query)
+
+    def coverage(
+        self,
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Float[Array, "*batch"]:
+        """Return the part of the start law that lies further out than `x0`.
+
+        Arguments are those of `TransitionDensity.coverage`.
+        """
+        return self._of_base("coverage")(x0, params, start_time)
+
+    def outside(
+        self,
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Bool[Array, "*batch"]:
+        return self.base.outside(x0, params, start_time)
+
+    def extended(self, horizon: float) -> "LearnedDensity":
+        """Return this density up to a longer horizon, rounded up to whole subintervals.
+
+        **Arguments:**
+
+        - `horizon`: the longest time; a shorter one than now changes nothing.
+        """
+        return self._of_base("extended")(max(checked_number("horizon", horizon), self.horizon))
+
+    def source_only(self) -> "ComposedDensity":
+        """Return the same composition of the source of the base, without its flow."""
+        source, law = self._of_base("source_only")(), self.scope.law
+        return ComposedDensity(source, self.horizon, reach=self.reach, starts=law)
+
+    def with_provenance(self, **changes: Any) -> "ComposedDensity":
+        """Return the same density with changed fields of `provenance`."""
+        base, known = self._of_base("with_provenance")(**changes), self.lattice
+        return ComposedDensity(base, self.horizon, reach=self.reach, lattice=known)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the density to a file that `diracflow.load` reads.
+
+        **Arguments:**
+
+        - `path`: the file, which is replaced if it exists.
+        """
+        from .model_file import save  # which imports this class
+
+        self._of_base("save")
+        save(self, path)
+
+    @property
+    def _division(self) -> Division:
+        return Division(self.reach, self.legs)
+
+    @property
+    def _composition(self) -> Composition:
+        return Composition(in_coordinates(self.base, self.chart), self._division, self.lattice)
+
+    def _of_base(self, name: str) -> Any:
+        """Return an attribute of the base."""
+        if hasattr(self.base, name):
+            return getattr(self.base, name)
+        raise AttributeError(
+            f"This density is composed of a {type(self.base).__name__}, which has no "
+            f"`{name.strip('_')}`; learned densities do."
+        )
+
+    def _require_reach(self, what: str, t: Float[ArrayLike, "*batch"]) -> None:
+        known = not isinstance(t, jax.core.Tracer)
+        if known and np.any(np.asarray(t, float) > self.reach * (1 + ROUNDING)):
+            raise ValueError(
+                f"{what} is defined for the base, up to t={self.reach:g}; later times are composed "
+                f"of up to {self.legs} subintervals. Use `t <= density.reach`."
+            )
+
+    def _at_time(self, t: Float[Array, ""]) -> Subintervals:
+        return self._composition.divided(t)
+
+    def _log_prob(
+        self, state: Subintervals, x: Float[Array, " d"], x0: Float[Array, " d+k"]
+    ) -> Float[Array, ""]:
+        y, log_slope = self.chart.end(x)
+        return self._composition.log_prob(state, y, self.chart.start(x0)) + log_slope
+
+    def _from_noise(
+        self, state: Subintervals, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
+    ) -> Float[Array, " d"]:
+        base, rows = self._composition.base, noise.reshape(self.legs, -1)
+        moved = simulate(base, state, rows, self.chart.start(x0), state.number)
+        return self.chart.from_real(moved[: self.dim])
+
+    def _check_starts(
+        self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
+    ) -> None:
+        self.base._check_starts(x0, start, strict)
+
+    def _restricted(self, t: Float[Array, "*batch"]) -> AbstractTransitionDensity:
+        if isinstance(t, jax.core.Tracer) or t.size == 0:
+            return self
+        # In NumPy: within the user's `jit` known numbers would become part of the trace.
+        return self.base if np.max(np.asarray(t)) <= self.reach * (1 + ROUNDING) else self
+
+    def _mean_over_starts(
+        self,
+        t: Float[Array, ""],
+        starts: Float[Array, "groups n d+k"],
+        noise: Float[Array, "groups p m"],
+    ) -> StartMixture:
+        if self.lattice is None:
+            paths = jnp.repeat(starts, noise.shape[1] // starts.shape[1], axis=1)
+            return StartMixture(self.base, *_simulated_starts(self, t, paths, noise))
+        length, points, weights = _weighted_points(self, t, starts)
+        return StartMixture(self.base, length, points[None], weights)
+
+    def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
+        self.base._require_samples(start)
+
+    def _why_horizon(self) -> str:
+        return " Its `extended(horizon)` composes longer times."
+
+
+@eqx.filter_jit
+def _simulated_starts(density: ComposedDensity, *arrays: Array) -> tuple[Array, Array]:
+    return density._composition.simulated_starts(density.chart, *arrays)
+
+
+@eqx.filter_jit
+def _weighted_points(density: ComposedDensity, *arrays: Array) -> tuple[Array, Array, Array]:
+    return density._composition.weighted_points(density.chart, *arrays)
