@@ -29,12 +29,12 @@ from .lattice import Lattice
 from .learned import LearnedDensity, TransitionDensity
 from .provenance import Provenance
 
-# Parameters start at order one and change by less; products of larger ones overflow.
-_LARGEST = 1e6
+# Parameters start at order one and change by less; exponentials of larger ones overflow.
+_LARGEST = 1e3
 # Squares of clocks are times, up to rounding.
 _ROUNDING = 1e-9
-# Starts, and times, at which the density is evaluated.
-_EVALUATIONS = 8
+# Pairs of a start and a time at which the density is evaluated.
+_EVALUATIONS = 64
 # Of the draws of a law, a fraction of this size is as far from the centre; 64 draws are not.
 _FAR = 1e-12
 

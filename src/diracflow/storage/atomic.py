@@ -1,7 +1,7 @@
-"""Files that are there as a whole or not at all.
+"""Atomic writes: a file has its old content or its new content, never a part of it.
 
-What is written goes to a file beside the target, down to the disk, and takes the target's name in
-one step. Readers see the old content or the new one; whatever fails before leaves the old one.
+The content is written to a temporary file in the same directory, flushed to the disk, and renamed.
+A failure before the renaming leaves the old content.
 """
 
 import errno
@@ -12,15 +12,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-Part = bytes | memoryview
 
-
-def write_atomically(path: str | os.PathLike, parts: Iterable[Part]) -> None:
+def write_atomically(path: str | os.PathLike, parts: Iterable[bytes]) -> None:
     """Write `parts` one after another as the content of `path`.
 
-    A new file has the permissions that the user's mask leaves, a replaced one those it had. Of a
-    link, the file it points to is replaced. If something fails, an `OSError` says what, what was
-    there before is still there, and nothing else is left behind.
+    A replaced file keeps its permissions. If `path` is a link, the file it points to is replaced.
+    If writing fails, an `OSError` says why, the old file is unchanged, and no other file is left.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -39,22 +36,22 @@ def write_atomically(path: str | os.PathLike, parts: Iterable[Part]) -> None:
 
 
 def _mode(target: Path) -> int | None:
-    """Permissions of what is replaced; `None` if there is nothing."""
+    """Return the permissions of the file at `target`, or `None` if there is none."""
     if not target.parent.is_dir():
         raise NotADirectoryError(errno.ENOENT, "there is no such directory")
     try:
         found = target.stat()
     except FileNotFoundError:
         return None
-    # A device or a pipe would be gone.
+    # Renaming would replace a device or a pipe.
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "there is something else than a file")
     return stat.S_IMODE(found.st_mode)
 
 
-def _write(path: Path, parts: Iterable[Part], mode: int | None) -> None:
+def _write(path: Path, parts: Iterable[bytes], mode: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # The system applies the mask; reading it would mean to change it for all threads.
+    # The system applies the user's mask, which cannot be read without changing it for all threads.
     with os.fdopen(os.open(path, flags, 0o666 if mode is None else mode), "wb") as file:
         for part in parts:
             file.write(part)
@@ -65,8 +62,8 @@ def _write(path: Path, parts: Iterable[Part], mode: int | None) -> None:
 
 
 def _flush_directory(path: Path) -> None:
-    """Let the new name survive a loss of power, where the system can."""
-    with suppress(OSError):  # the file is complete and in its place
+    """Flush the directory, so that the new name survives a loss of power."""
+    with suppress(OSError):  # the file is complete; not all systems can flush directories
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -1,4 +1,4 @@
-"""A lock on a directory that dies with the process holding it."""
+"""A lock on a directory, released when the process that holds it ends."""
 
 import os
 import pathlib
@@ -13,15 +13,15 @@ except ImportError:  # Windows
 
 
 class Locked(RuntimeError):
-    """Somebody else holds a lock; the message says who."""
+    """Another process holds the lock; the message names it."""
 
 
 @contextmanager
 def locked(path: pathlib.Path) -> Iterator[None]:
-    """Hold the lock file `path`; `Locked` if another run does.
+    """Hold a lock on the file `path`; raise `Locked` if another process holds it.
 
-    The file stays: were it removed, two runs could hold locks on two files of one name. The kernel
-    lets a lock go however its process ends. Where there are no such locks, none is held.
+    The file is not removed: two processes could then hold locks on two files of the same name. The
+    kernel releases the lock when the process ends. Systems without such locks hold none.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
