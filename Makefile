@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install install-optional demo test test-slow test-newest lint types docs experiments clean
+.PHONY: install demo test test-slow test-newest lint types docs experiments clean
 
 install: $(STAMP)
 
@@ -31,11 +31,6 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2 --dist loadfile \
 		$(if $(UNTIL),-x --until $(UNTIL))
-
-# What `make install` leaves out and some tests need: a browser's driver, Dask and Ray.
-install-optional: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e '.[browser,dask,ray]'
 
 # The other end of the versions: the newest Python that runs here, with the newest that the registry
 # gives of everything. A part of the tests that touches every package we import.

@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import os
 import pathlib
@@ -27,7 +28,7 @@ LONGEST = [
     "flow/test_coupling_flow.py",
     "training/test_multiprocess.py",
     "explore/test_server.py",
-    "training/test_checkpointer.py",
+    "training/test_resume.py",
 ]
 
 
@@ -71,24 +72,21 @@ def _compiled_code_is_released():
         jax.clear_caches()
 
 
-def made_once(tmp_path_factory, name, make):
-    """Return the density that `make` trains, which only the first worker to ask does train.
+def trained_once(tmp_path_factory, name, train):
+    """Return the density that `train` learns in the first worker that needs it.
 
-    The others wait for its file and load it.
+    The other workers wait for its file. All of them load it, so that tests do not depend on the
+    number of workers.
     """
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     path = folder / f"{name}.dflow"
-    while True:
-        try:
-            with locked(folder / f"{name}.lock"):
-                if path.exists():
-                    return df.load(path)
-                density = make()
-                density.save(path)
-                return density
-        except Locked:
-            time.sleep(0.2)
+    while not path.exists():
+        with contextlib.suppress(Locked), locked(folder / f"{name}.lock"):
+            if not path.exists():
+                train().save(path)
+        time.sleep(0.1)
+    return df.load(path)
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +98,7 @@ def benes():
 @pytest.fixture(scope="session")
 def trained(benes, tmp_path_factory):
     """A small real training, shared by all tests that need a learned density."""
-    return made_once(
+    return trained_once(
         tmp_path_factory,
         "trained",
         lambda: df.learn(
