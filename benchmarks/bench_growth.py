@@ -22,9 +22,9 @@ from diracflow.galerkin.assembly import linearise
 from diracflow.galerkin.collocation import draw, place
 from diracflow.galerkin.implicit import system
 from diracflow.galerkin.velocity import velocity
-from diracflow.planning.build_ansatz import build_ansatz
+from diracflow.planning.prepare import prepare
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sampled, sized
+from diracflow.sde.problem import checked_problem
 from diracflow.sde.quasi_random import CUBES
 
 REPEATS = 11
@@ -54,9 +54,9 @@ def arithmetic(jacobian: jax.Array) -> jax.Array:
 
 def bench(question: str, dim: int, **settings: object) -> dict:
     model = df.models.benes() if dim == 2 else df.models.ornstein_uhlenbeck(dim)
-    chosen = sized(settings_for("accurate", **settings), dim)
-    ansatz = build_ansatz(model.sde, model.starts, 0.0, 1.0, chosen, jr.key(0))
-    chosen = sampled(chosen, len(ansatz.theta))
+    problem = checked_problem(model.sde, model.starts, 1.0)
+    prepared = prepare(problem, settings_for("accurate", **settings), jr.key(0))
+    ansatz, chosen = prepared.ansatz, prepared.plan
     theta = ansatz.theta + 0.1 * jr.normal(jr.key(1), ansatz.theta.shape)
     clock, weak = jnp.array(0.5), jnp.array(1e-7)
     draws = draw(

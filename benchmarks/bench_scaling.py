@@ -45,14 +45,14 @@ def child(mode: str, count: int, number: int, port: int, samples: int, chunk: in
     from diracflow.galerkin.collocation import draw, laid_out, place
     from diracflow.galerkin.devices import Layout, mesh_over
     from diracflow.galerkin.velocity import velocity
-    from diracflow.planning.build_ansatz import build_ansatz
+    from diracflow.planning.prepare import prepare
     from diracflow.planning.settings import settings_for
-    from diracflow.planning.sizes import sized
+    from diracflow.sde.problem import checked_problem
     from diracflow.sde.quasi_random import CUBES
 
     model = df.models.benes()
-    settings = sized(settings_for("accurate", hidden=HIDDEN), 2)
-    ansatz = build_ansatz(model.sde, model.starts, 0.0, 1.0, settings, jr.key(0))
+    problem = checked_problem(model.sde, model.starts, 1.0)
+    ansatz = prepare(problem, settings_for("accurate", hidden=HIDDEN), jr.key(0)).ansatz
     theta = ansatz.theta + 0.1 * jr.normal(jr.key(1), ansatz.theta.shape)
     layout = Layout(mesh_over(None), chunk or None)
     draws = laid_out(draw(CUBES["sobol"], jr.key(2), model.starts, 2, samples, 0.7), layout)

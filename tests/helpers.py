@@ -6,16 +6,15 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from diracflow.planning.build_ansatz import build_ansatz, source_name
-from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.density.learned import Facts
+from diracflow.density.provenance import Facts
+from diracflow.planning.prepare import _Draft, _shaped, prepare
 from diracflow.planning.settings import settings_for
-from diracflow.planning.subinterval_rule import leg_length
-from diracflow.sde.chart import chart_for
+from diracflow.sde.chart import chart_for, plain_chart
 from diracflow.sde.conditioning import conditioning_laws
 from diracflow.sde.laws import AbstractLaw
+from diracflow.sde.problem import Problem
 from diracflow.training.history import Record
 from diracflow.training.trajectory import Trajectory
 
@@ -57,46 +56,70 @@ RECORD = Record(
 )
 
 
+# Settings that no rule need resolve; `"auto"` and `None` in their place let the rules choose.
+SIMPLE = {"context": "start", "basis": "axes", "legs": 1}
+
+
+def problem_for(sde, starts, horizon=1.0, params=None, start_time=0.0, chart=None):
+    """Return a problem without the checks of `learn`, by default in the coordinates of the user."""
+    varied = isinstance(start_time, AbstractLaw)
+    laws = conditioning_laws(sde, starts, params, start_time if varied else None)
+    began = None if varied else start_time
+    return Problem(sde, laws, began, horizon, chart or plain_chart(sde))
+
+
+def problem_of(model, horizon=None):
+    """Return the problem of a built-in model, as `problem_for` does."""
+    until = horizon or model.horizon
+    return problem_for(model.sde, model.starts, until, model.params, model.start_time)
+
+
+def prepared_for(problem, preset="quick", key=None, **settings):
+    """Return plan and ansatz of a problem; networks get the start, along the axes of the state."""
+    chosen = settings_for(preset, **SIMPLE | settings)
+    return prepare(problem, chosen, jr.key(0) if key is None else key, preset=preset)
+
+
+def ansatz_for(problem, preset="quick", key=None, **settings):
+    """Return the ansatz alone."""
+    return prepared_for(problem, preset, key, **settings).ansatz
+
+
+def shaped_for(problem, preset="quick", **settings):
+    """Return settings after the rules of time, axes and shape; neither flow nor source is built."""
+    draft = _Draft(settings_for(preset, **SIMPLE | settings))
+    _shaped(problem, draft)
+    return draft.settings
+
+
 def still_density(model, horizon=None, **settings):
     """A density whose flow has not moved, so that it is its source, which here is exact."""
-    varied = isinstance(model.start_time, AbstractLaw)
-    laws = conditioning_laws(
-        model.sde, model.starts, model.params, model.start_time if varied else None
-    )
-    small = {"layers": 2, "hidden": 3, "legs": 1}
-    chosen = sized(settings_for("quick", **small | settings), model.sde.dim)
-    began, end = None if varied else model.start_time, horizon or model.horizon
-    reach = leg_length(end, chosen)
-    ansatz = build_ansatz(model.sde, laws.law, began, reach, chosen, jr.key(0))
-    chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
-    none = np.zeros((0, len(ansatz.theta)))
-    trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], none, none)
-    facts = Facts(chosen, "quick", end, df.Status.FINISHED, 0.0, (), {})
-    return df.TransitionDensity(ansatz, trajectory, laws, facts)
+    problem = problem_of(model, horizon)
+    prepared = prepared_for(problem, **{"layers": 2, "hidden": 3} | settings)
+    theta = np.asarray(prepared.ansatz.theta)
+    none = np.zeros((0, len(theta)))
+    trajectory = Trajectory(np.zeros(1), theta[None], none, none)
+    chosen = prepared.settings.replaced(source=prepared.plan.source)
+    facts = Facts(chosen, "quick", problem.horizon, df.Status.FINISHED, 0.0, (), {})
+    return df.TransitionDensity(prepared.ansatz, trajectory, problem.laws, facts)
 
 
 def stepped_density(model, steps=3, **settings):
     """A density whose flow has moved as if it had been trained, which takes no time."""
-    varied, end = isinstance(model.start_time, AbstractLaw), 0.5
-    laws = conditioning_laws(
-        model.sde, model.starts, model.params, model.start_time if varied else None
-    )
-    began, rng = None if varied else model.start_time, np.random.default_rng(0)
-    small = {"layers": 2, "hidden": 3, "context": "start", "legs": 1}
-    chosen = sized(settings_for("quick", **small | settings), model.sde.dim)
-    chart = chart_for(model.sde, laws.law, began)
-    reach = leg_length(end, chosen)
-    problem = chart.equation(), chart.law(laws.law), began, reach
-    ansatz = build_ansatz(*problem, chosen, jr.key(0))
-    chosen = dataclasses.replace(chosen, source=source_name(ansatz.source))
+    problem, rng = problem_of(model, 0.5), np.random.default_rng(0)
+    chart = chart_for(problem.sde, problem.laws.law, problem.start_time)
+    problem = dataclasses.replace(problem, chart=chart)
+    prepared = prepared_for(problem, **{"layers": 2, "hidden": 3} | settings)
+    theta, reach = np.asarray(prepared.ansatz.theta), prepared.plan.reach
     clocks = np.sqrt(reach) * np.linspace(0, 1, steps + 1) ** 2
-    walk = 0.1 * np.cumsum(rng.normal(size=(steps + 1, len(ansatz.theta))), axis=0)
-    velocities = rng.normal(size=(2, steps, len(ansatz.theta)))
-    path = Trajectory(clocks, np.asarray(ansatz.theta) + walk, *velocities)
+    walk = 0.1 * np.cumsum(rng.normal(size=(steps + 1, len(theta))), axis=0)
+    velocities = rng.normal(size=(2, steps, len(theta)))
+    path = Trajectory(clocks, theta + walk, *velocities)
     times = [*clocks[1:-1] ** 2, reach]
     history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
-    facts = Facts(chosen, "quick", end, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
-    return df.TransitionDensity(ansatz, path, laws, facts, chart)
+    chosen = prepared.settings.replaced(source=prepared.plan.source)
+    facts = Facts(chosen, "quick", 0.5, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
+    return df.TransitionDensity(prepared.ansatz, path, problem.laws, facts, chart)
 
 
 def require_derivatives(density, x, t, x0):

@@ -14,7 +14,9 @@ from .density.model_file import (
     load as load,
 )
 from .equation.fokker_planck import log_density_rate as log_density_rate
+from .equation.moving_frame import Frame as Frame
 from .evaluate.errors import errors as errors
+from .flow.coupling_flow import AbstractFlow as AbstractFlow
 from .learning import (
     TrainingFailed as TrainingFailed,
 )
@@ -28,6 +30,8 @@ from .models.families import (
     ExactOrnsteinUhlenbeck as ExactOrnsteinUhlenbeck,
 )
 from .models.square_root import ExactCIR as ExactCIR
+from .planning.plan import Plan as Plan
+from .planning.prepare import plan as plan
 from .planning.settings import Settings as Settings
 from .sde.boundaries import BoundaryWarning as BoundaryWarning
 from .sde.domains import (
@@ -52,9 +56,11 @@ from .sde.laws import (
     Uniform as Uniform,
 )
 from .sde.mixture import Mixture as Mixture
+from .sde.problem import Problem as Problem
 from .sde.sde import SDE as SDE
 from .source.closure import ClosureSource as ClosureSource
 from .source.euler import EulerSource as EulerSource
+from .source.gaussian_source import AbstractGaussianSource as AbstractGaussianSource
 from .source.moments import MomentSource as MomentSource
 from .source.source_density import SourceDensity as SourceDensity
 from .training.checkpoint_errors import (

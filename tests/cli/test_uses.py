@@ -4,31 +4,20 @@ import json
 import sys
 import warnings
 
-import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.cli import app, inputs
 from diracflow.cli.data_files import read_series
-from diracflow.density.learned import Facts
-from diracflow.planning.settings import settings_for
-from diracflow.training.trajectory import Trajectory
+from helpers import still_density
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     """A model whose flow is the identity: its source is exact for linear SDEs."""
-    linear = df.models.ornstein_uhlenbeck(2)
-    settings = sized(settings_for("quick", layers=2, hidden=4), 2)
-    ansatz = build_ansatz(linear.sde, linear.starts, 0.0, 1.0, settings, jr.key(0))
-    still = np.zeros((0, len(ansatz.theta)))
-    trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], still, still)
-    facts = Facts(settings, "quick", 1.0, df.Status.FINISHED, 0.0, (), {})
     path = tmp_path_factory.mktemp("model") / "model.dflow"
-    df.TransitionDensity(ansatz, trajectory, linear.starts, facts).save(path)
+    still_density(df.models.ornstein_uhlenbeck(2), 1.0, hidden=4).save(path)
     return path
 
 

@@ -17,10 +17,9 @@ import diracflow as df
 from diracflow.density import lattice_points
 from diracflow.density.lattice import Lattice
 from diracflow.density.lattice_points import _around, _lost, powers
-from diracflow.planning.subinterval_rule import meets_in_lattice
-from diracflow.sde.conditioning import conditioning_laws
+from diracflow.planning.subinterval_rule import composes_on_lattice
 from file_mutations import signed, unpacked
-from helpers import require_derivatives, still_density
+from helpers import problem_of, require_derivatives, still_density
 
 LINE = dataclasses.replace(
     df.models.ornstein_uhlenbeck(1, rate=0.8, level=0.3, noise=0.6), horizon=6.0
@@ -145,11 +144,9 @@ def test_the_bound_holds_over_a_lattice(line, getkey):
 
 def test_lattices_are_for_the_plane_and_single_equations():
     solid, family = df.models.ornstein_uhlenbeck(3), df.models.cir_family()
-    assert meets_in_lattice(PLANE.sde, PLANE.starts)
-    assert not meets_in_lattice(solid.sde, solid.starts)
-    assert not meets_in_lattice(
-        family.sde, conditioning_laws(family.sde, family.starts, family.params, None).law
-    )
+    assert composes_on_lattice(problem_of(PLANE))
+    assert not composes_on_lattice(problem_of(solid))
+    assert not composes_on_lattice(problem_of(family))
 
 
 def test_points_surround_paths_and_are_not_too_many():

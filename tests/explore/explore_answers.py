@@ -4,16 +4,9 @@ import json
 import struct
 
 import jax
-import jax.random as jr
 import numpy as np
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
-import diracflow as df
-from diracflow.density.learned import Facts
-from diracflow.planning.settings import settings_for
-from diracflow.sde.conditioning import conditioning_laws
-from diracflow.training.trajectory import Trajectory
+from helpers import still_density
 
 
 def unpacked(body):
@@ -32,11 +25,5 @@ def fields(body):
 
 def unmoved(model, horizon):
     """Return a density with the identity flow: its source, which is exact for linear SDEs."""
-    laws = conditioning_laws(model.sde, model.starts, model.params, None)
-    settings = sized(settings_for("quick", layers=2, hidden=4), model.sde.dim, laws.law.dim)
     with jax.enable_x64(True):
-        ansatz = build_ansatz(model.sde, laws.law, 0.0, horizon, settings, jr.key(0))
-    still = np.zeros((0, len(ansatz.theta)))
-    trajectory = Trajectory(np.zeros(1), np.asarray(ansatz.theta)[None], still, still)
-    facts = Facts(settings, "quick", horizon, df.Status.FINISHED, 0.0, (), {})
-    return df.TransitionDensity(ansatz, trajectory, laws, facts)
+        return still_density(model, horizon, hidden=4)

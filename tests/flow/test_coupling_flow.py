@@ -9,24 +9,20 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.masks import orders
-from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.settings import settings_for
+from diracflow.planning.splits import orders
+from helpers import ansatz_for, problem_of, shaped_for
 
 
 def settings(dim, preset, **changes):
-    return sized(settings_for(preset, **changes), dim)
+    return shaped_for(problem_of(df.models.ornstein_uhlenbeck(dim)), preset, **changes)
 
 
 def ansatz(dim, preset, **changes):
-    model = df.models.ornstein_uhlenbeck(dim)
     changes = {"source": "euler"} | changes  # the quickest to build; flows do not depend on it
-    return build_ansatz(
-        *(model.sde, model.starts, 0.0, 1.0, settings(dim, preset, **changes), jr.key(1))
-    )
+    problem = problem_of(df.models.ornstein_uhlenbeck(dim), 1.0)
+    return ansatz_for(problem, preset, jr.key(1), **changes)
 
 
 FLOWS = {

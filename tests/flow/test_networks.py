@@ -1,26 +1,23 @@
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.masks import input_selection, orders
-from diracflow.planning.sizes import parameter_count, sized
 
 import diracflow as df
 from diracflow.flow.networks import InputSelection, OwnNetworks
+from diracflow.planning.ansatz_builder import Axes, build_flow, parameter_count
 from diracflow.planning.settings import settings_for
+from diracflow.planning.size_rules import networks_rule
+from diracflow.planning.splits import input_selection, orders
+from helpers import ansatz_for, problem_for, problem_of
 
 CHAIN = np.eye(6, k=1) + np.eye(6, k=-1)
 
 
 def ansatz_of(model, **changes):
-    settings = sized(settings_for("quick", source="euler", **changes), model.sde.dim)
-    law = model.starts.expand(model.sde.dim)
-    return build_ansatz(model.sde, law, 0.0, 1.0, settings, jr.key(0))
+    return ansatz_for(problem_for(model.sde, model.starts), source="euler", **changes)
 
 
 def moved(ansatz, key, size=0.2):
@@ -85,8 +82,7 @@ def test_own_networks_start_at_the_identity_and_stay_invertible(dim, getkey):
 
 
 def test_the_first_split_parts_all_neighbours_of_a_chain():
-    settings = sized(settings_for("quick"), 6)
-    first, second = orders(6, settings, CHAIN)
+    first, second = orders(6, settings_for("quick", layers=4), CHAIN)
     assert {frozenset(first[:3]), frozenset(first[3:])} == {
         frozenset({0, 2, 4}),
         frozenset({1, 3, 5}),
@@ -96,49 +92,33 @@ def test_the_first_split_parts_all_neighbours_of_a_chain():
 
 
 def test_splits_part_all_components_if_none_act_on_each_other():
-    first, second = orders(4, sized(settings_for("quick"), 4), np.zeros((4, 4)))
+    first, second = orders(4, settings_for("quick", layers=4), np.zeros((4, 4)))
     sides = [np.argsort(order) < 2 for order in (first, second)]
     apart = np.logical_or(*(side[:, None] != side[None, :] for side in sides))
     assert np.all(apart | np.eye(4, dtype=bool))
 
 
 def test_parameters_grow_with_the_dimension_and_not_with_its_square():
-    layers = {"layers": 4, "hidden": 4}
-    own, shared = (
-        [
-            parameter_count(d, d, sized(settings_for("quick", networks=kind, **layers), d))
-            for d in (10, 20, 40)
-        ]
-        for kind in ("own", "shared")
-    )
+    def parameters(dim, networks):
+        settings = settings_for("quick", networks=networks, layers=4, hidden=4)
+        axes = Axes(None, np.zeros((dim, dim)) if networks == "own" else None)
+        problem = problem_of(df.models.brownian(dim))
+        return parameter_count(build_flow(problem, settings, axes, jr.key(0)))
+
+    own, shared = ([parameters(d, kind) for d in (10, 20, 40)] for kind in ("own", "shared"))
     assert own[1] < 2.2 * own[0]
     assert own[2] < 2.4 * own[1]
     assert shared[2] > 3.5 * shared[1]
 
 
-@pytest.mark.parametrize("context", ["start", "path"])
-@pytest.mark.parametrize("dim", [1, 2, 3, 5])
-def test_parameters_of_own_networks_are_counted(dim, context):
-    changes = {"networks": "own", "context": context}
-    settings = sized(settings_for("quick", source="euler", **changes), dim)
-    ansatz = ansatz_of(df.models.brownian(dim), **changes)
-    assert parameter_count(dim, dim, settings) == len(ansatz.theta)
-
-
-def test_parameters_beside_the_start_are_counted():
-    family = df.models.ornstein_uhlenbeck_family()
-    law = df.Product(family.starts, *family.params.values())
-    settings = sized(settings_for("quick", source="euler", networks="own"), 1, 4)
-    ansatz = build_ansatz(family.sde, law, 0.0, 1.0, settings, jr.key(0))
-    assert parameter_count(1, 4, settings) == len(ansatz.theta)
-
-
 def test_networks_are_own_from_three_dimensions_on():
-    assert [sized(settings_for("quick"), d).networks for d in (1, 2, 3, 8)] == [
-        *("shared", "shared", "own", "own")
-    ]
-    assert sized(settings_for("paper"), 4).networks == "shared"
-    assert sized(settings_for("quick", context="path"), 3).networks == "shared"
+    def networks(dim, preset="quick", **settings):
+        problem = problem_of(df.models.brownian(dim))
+        return networks_rule(problem, settings_for(preset, **settings)).value
+
+    assert [networks(d) for d in (1, 2, 3, 8)] == ["shared", "shared", "own", "own"]
+    assert networks(4, "paper") == "shared"
+    assert networks(3, context="path") == "shared"
 
 
 @pytest.mark.parametrize("name, value", [("basis", "separated"), ("networks", "own")])
@@ -185,5 +165,5 @@ def test_densities_along_separated_axes_survive_files(tmp_path, getkey):
     assert again.facts.settings == density.facts.settings
     x, x0 = 0.5 * jr.normal(getkey(), (2, 8, 3))
     np.testing.assert_array_equal(again.log_prob(x, 0.3, x0), density.log_prob(x, 0.3, x0))
-    shared = dataclasses.replace(density.facts.settings, networks="shared")
-    assert parameter_count(3, 3, shared) != len(density.ansatz.theta)
+    shared = ansatz_of(model, networks="shared", layers=2, hidden=3)
+    assert len(shared.theta) != len(density.ansatz.theta)

@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.assembly import linearise
@@ -15,7 +13,9 @@ from diracflow.galerkin.collocation import draw, laid_out, place
 from diracflow.galerkin.devices import Layout, mesh_over
 from diracflow.galerkin.implicit import factor, iterate, projected_size, system, values_at
 from diracflow.galerkin.velocity import velocity
+from diracflow.planning.prepare import prepare
 from diracflow.planning.settings import settings_for
+from diracflow.sde.problem import checked_problem
 from diracflow.sde.quasi_random import CUBES
 
 SAMPLES = 77  # two devices do not divide it, nor does a chunk
@@ -64,8 +64,8 @@ if __name__ == "__main__":
     noise = lambda t, x: (0.7 + 0.2 * jnp.tanh(x))[:, None]
     sde, starts = df.SDE(lambda t, x: x - x**3, noise, 1), df.Normal(0.0, 1.0).expand(1)
     small = {"layers": 2, "hidden": 2, "bumps": 2, "source": "euler", "context": "path"}
-    settings = sized(settings_for("quick", **small), 1)
-    ansatz = build_ansatz(sde, starts, 0.0, 1.0, settings, jr.key(5))
+    settings = settings_for("quick", **small, legs=1)
+    ansatz = prepare(checked_problem(sde, starts, 1.0), settings, jr.key(5)).ansatz
     ansatz = ansatz.at(ansatz.theta + 0.1 * jr.normal(jr.key(1), ansatz.theta.shape))
     draws = draw(CUBES["sobol"], jr.key(2), starts, 1, SAMPLES, 0.7)
     two, tables = mesh_over(2), {}

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.devices import Layout, checked_chunk, mesh_over
@@ -62,7 +61,7 @@ def test_chunks_add_up(chunk):
 
 
 def test_rows_are_streamed_where_tables_do_not_fit():
-    settings = sized(settings_for("quick", samples=2**20), 2)
+    settings = settings_for("quick", samples=2**20)
     whole = predicted_memory(settings, 1000, 2)
     streamed = fitting_layout(Layout(), 4.0, settings, 1000, 2)
     assert streamed.chunk == CHUNK

@@ -4,8 +4,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.assembly import assemble, linearise
@@ -14,16 +12,16 @@ from diracflow.galerkin.implicit import factor, iterate, system, values_at
 from diracflow.galerkin.rows import Rows, gram_matrix
 from diracflow.galerkin.solve import normal_equations, relative_residual
 from diracflow.galerkin.velocity import survey, velocity
-from diracflow.planning.settings import settings_for
 from diracflow.sde.quasi_random import CUBES
+from helpers import ansatz_for, problem_for
 
 BOTH = pytest.mark.parametrize("preset", ["accurate", "paper"])
 
 
 def start_of(model, preset="accurate", start_time=0.0, source="euler", context="start"):
-    settings = settings_for(preset, layers=4, hidden=3, source=source, context=context)
-    settings = sized(settings, model.sde.dim)
-    return build_ansatz(model.sde, model.starts, start_time, 1.0, settings, jr.key(5))
+    problem = problem_for(model.sde, model.starts, start_time=start_time)
+    settings = {"layers": 4, "hidden": 3, "source": source, "context": context}
+    return ansatz_for(problem, preset, jr.key(5), **settings)
 
 
 def moved(ansatz, key):
@@ -115,11 +113,13 @@ def test_start_time_shifts_the_coefficients(preset, getkey):
     late = df.SDE(lambda t, x: jnp.sin(t) * x, lambda t, x: (1 + t) * jnp.eye(2), 2)
     shifted = df.SDE(lambda t, x: jnp.sin(t + 2) * x, lambda t, x: (3 + t) * jnp.eye(2), 2)
     y, x0 = jr.normal(getkey(), (2, 2))
-    settings = sized(settings_for(preset), 2)
-    law = df.Normal(0.0, 1.0).expand(2)
-    values = [
-        forcing_at(build_ansatz(sde, law, s, 1.0, settings, jr.key(5)), y, jnp.array(0.5), x0)
+    problems = [
+        problem_for(sde, df.Normal(0.0, 1.0), start_time=s)
         for sde, s in ((late, 2.0), (shifted, 0.0))
+    ]
+    values = [
+        forcing_at(ansatz_for(problem, preset, jr.key(5)), y, jnp.array(0.5), x0)
+        for problem in problems
     ]
     np.testing.assert_allclose(values[0], values[1], rtol=1e-12)
 
@@ -299,8 +299,7 @@ def test_velocity_is_traced_once(getkey):
         return -x
 
     sde = df.SDE(drift, lambda t, x: jnp.eye(2), 2)
-    settings = sized(settings_for("quick"), 2)
-    ansatz = build_ansatz(sde, model.starts, 0.0, 1.0, settings, getkey())
+    ansatz = ansatz_for(problem_for(sde, model.starts), key=getkey())
     counts = []
     for clock in (0.1, 0.2, 0.3):
         here = ansatz.at(ansatz.theta + clock)

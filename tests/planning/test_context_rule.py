@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.context_rule import settled_context, turn
+from diracflow.planning.context_rule import context_rule, rotation
 from diracflow.planning.settings import settings_for
+from helpers import problem_for, problem_of, shaped_for
 
-LAW = df.Normal(0.0, 1.0).expand(2)
+LAW = df.Normal(0.0, 1.0)
 
 
-def rotation(rate, units=(1.0, 1.0)):
+def circular(rate, units=(1.0, 1.0)):
     """A circular motion, with states measured in some units."""
     scale = jnp.asarray(units)
     slopes = jnp.array([[0.0, -rate], [rate, 0.0]]) * scale[:, None] / scale[None, :]
@@ -18,22 +19,21 @@ def rotation(rate, units=(1.0, 1.0)):
 
 
 def context_of(model, preset="quick", **settings):
-    chosen = settings_for(preset, **settings)
-    return settled_context(chosen, model.sde, model.starts.expand(2), 0.0, model.horizon).context
+    return shaped_for(problem_of(model), preset, **{"context": "auto"} | settings).context
 
 
 def test_a_rotation_turns_by_its_angle_in_any_units():
-    assert turn(rotation(0.7), LAW, 0.0, 2.0) == pytest.approx(1.4, rel=0.05)
+    assert rotation(problem_for(circular(0.7), LAW, 2.0)) == pytest.approx(1.4, rel=0.05)
     units = (1.0, 1000.0)
     law = df.Product(df.Normal(0.0, 1.0), df.Normal(0.0, 1000.0))
     # Sobol draws have standard deviations of 1 to a few per cent.
-    assert turn(rotation(0.7, units), law, 0.0, 2.0) == pytest.approx(1.4, rel=0.1)
+    assert rotation(problem_for(circular(0.7, units), law, 2.0)) == pytest.approx(1.4, rel=0.1)
 
 
 def test_gradients_do_not_turn():
     sde = df.SDE(lambda t, x: -4 * x * (x @ x - 1), lambda t, x: jnp.eye(2), 2)
-    assert turn(sde, LAW, 0.0, 3.0) < 0.2
-    assert turn(df.models.benes().sde, LAW, 0.0, 3.0) < 0.2
+    assert rotation(problem_for(sde, LAW, 3.0)) < 0.2
+    assert rotation(problem_for(df.models.benes().sde, LAW, 3.0)) < 0.2
 
 
 def test_the_flow_follows_paths_that_turn():
@@ -45,7 +45,7 @@ def test_the_flow_follows_paths_that_turn():
 
 def test_slopes_without_value_do_not_count():
     root = df.SDE(lambda t, x: jnp.sqrt(x[::-1]), lambda t, x: jnp.eye(2), 2)
-    assert np.isfinite(turn(root, LAW, 0.0, 1.0))
+    assert np.isfinite(rotation(problem_for(root, LAW)))
 
 
 def test_the_papers_flow_cannot_follow_paths():
@@ -55,11 +55,12 @@ def test_the_papers_flow_cannot_follow_paths():
 
 def test_degenerate_noise_is_given_the_start_unless_asked():
     model = df.models.langevin()
-    problem = model.sde, model.starts.expand(2), 0.0, 2.0
-    assert turn(*problem) > 1
-    for degenerate, context in ((True, "start"), (False, "path")):
-        chosen = settled_context(settings_for("quick"), *problem, degenerate)
-        assert chosen.context == context
+    noisy = df.SDE(model.sde.drift, lambda t, x: jnp.eye(2), 2)
+    for sde, context in ((model.sde, "start"), (noisy, "path")):
+        problem = problem_for(sde, model.starts, 2.0)
+        assert rotation(problem) > 1
+        assert context_rule(problem, settings_for("quick")).value == context
+        assert shaped_for(problem, context="path").context == "path"
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ import pytest
 
 import diracflow as df
 from diracflow.planning.explosion import explodes
-from diracflow.sde.conditioning import conditioning_laws
 from diracflow.source.closure import ClosureSource
 from diracflow.source.ensemble import ensemble
+from helpers import problem_for
 
 ONE = np.eye(1)
 # Drift, horizon, whether paths from N(0, 1) explode.
@@ -27,9 +27,8 @@ def equation(drift):
 
 @pytest.mark.parametrize("drift, horizon, expected", DRIFTS.values(), ids=DRIFTS)
 def test_explosions_are_told_from_stiffness(drift, horizon, expected):
-    sde = equation(drift)
-    law = conditioning_laws(sde, df.Normal(0.0, 1.0), None, None).law
-    assert explodes(sde, law, 0.0, horizon) is expected
+    problem = problem_for(equation(drift), df.Normal(0.0, 1.0), horizon)
+    assert explodes(problem) is expected
 
 
 def test_what_explodes_later_does_not_spoil_the_frame_before():

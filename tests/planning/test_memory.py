@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import types
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -15,13 +16,14 @@ from diracflow.galerkin.solve import NormalEquations
 from diracflow.galerkin.velocity import Velocity
 from diracflow.planning import memory
 from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sampled, sized
+from diracflow.planning.size_rules import samples_rule
 from diracflow.training.explicit_loop import ExplicitLoop
 from diracflow.training.status import Status
 
 
 def chosen(**changes):
-    return sampled(sized(settings_for("quick", **changes), 2), 400)
+    samples = samples_rule(settings_for("quick"), 400).value
+    return settings_for("quick", **{"samples": samples} | changes)
 
 
 def test_predicted_memory_grows_with_its_largest_tables():
@@ -88,20 +90,20 @@ class Rejecting(ExplicitLoop):
     """No step is good enough, and every glance at the clock is a second."""
 
     def __init__(self, max_seconds):
-        self.settings = settings_for("quick", max_seconds=max_seconds)
+        self.plan = types.SimpleNamespace(max_seconds=max_seconds)
         self.theta, self.clock, self.end, self.length = np.zeros(1), 0.5, 1.0, 0.1
         self.history, self._ticks = [], itertools.count()
 
     def seconds(self):
         return next(self._ticks)
 
-    def share(self, length):
+    def allowed_error(self, length):
         return -1.0
 
     def next_length(self, length, error):
         return length
 
-    def draw(self, again=0):
+    def draw(self, held_out=False):
         return None
 
     def field(self, draws):

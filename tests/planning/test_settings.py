@@ -1,11 +1,10 @@
-import jax.random as jr
 import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.build_ansatz import build_ansatz, source_name
 from diracflow.planning.settings import PRESETS, Settings, settings_for
-from diracflow.planning.sizes import sampled, sized
+from diracflow.planning.size_rules import samples_rule
+from helpers import prepared_for, problem_for, problem_of, shaped_for
 
 BAD_SETTINGS = {
     "odd layers": ({"layers": 5}, "`layers` must be even.*5"),
@@ -60,35 +59,37 @@ def test_changes_replace_fields_of_the_preset():
 
 
 def test_sizes_follow_dimension_and_tolerance():
-    widths = [sized(settings_for("accurate", tolerance=t), 2).hidden for t in (0.1, 1e-2, 1e-3)]
+    def shaped(dim, **settings):
+        return shaped_for(problem_of(df.models.brownian(dim)), "accurate", **settings)
+
+    widths = [shaped(2, tolerance=t).hidden for t in (0.1, 1e-2, 1e-3)]
     assert widths == sorted(set(widths))
-    shared = settings_for("accurate", networks="shared")
-    assert [sized(shared, d).layers for d in (1, 2, 4, 5, 8, 9)] == [4, 4, 4, 6, 6, 8]
-    own = settings_for("accurate")
-    assert [sized(own, d).layers for d in (3, 6, 8, 20)] == [4, 4, 2, 2]
+    shared = [shaped(d, networks="shared").layers for d in (1, 2, 4, 5, 8, 9)]
+    assert shared == [4, 4, 4, 6, 6, 8]
+    assert [shaped(d).layers for d in (3, 6, 8, 20)] == [4, 4, 2, 2]
 
 
 def test_given_sizes_are_kept():
-    settings = sampled(sized(settings_for("accurate", layers=2, hidden=5, samples=100), 6), 10**4)
-    assert (settings.layers, settings.hidden, settings.samples) == (2, 5, 100)
+    given = {"layers": 2, "hidden": 5, "samples": 100}
+    problem = problem_of(df.models.brownian(6))
+    plan = prepared_for(problem, "accurate", source="euler", **given).plan
+    assert (plan.layers, plan.hidden, plan.samples) == (2, 5, 100)
 
 
 @pytest.mark.parametrize("parameters", [1, 100, 1024, 1025])
 def test_points_are_twice_as_many_as_parameters(parameters):
-    samples = sampled(settings_for("accurate"), parameters).samples
+    samples = samples_rule(settings_for("accurate"), parameters).value
     assert 2 * parameters <= samples < 4 * parameters
     assert np.log2(samples) % 1 == 0
 
 
 @pytest.mark.slow
 def test_the_source_follows_from_the_drift():
-    def taken(sde, dim, source="auto"):
-        settings = sized(settings_for("quick", source=source), dim)
-        law = df.Normal(0.0, 1.0).expand(dim)
-        return source_name(build_ansatz(sde, law, 0.0, 1.0, settings, jr.key(0)).source)
+    def taken(sde, source="auto"):
+        return prepared_for(problem_for(sde, df.Normal(0.0, 1.0)), source=source).plan.source
 
     straight, bent = df.models.sheared(4).sde, df.models.benes().sde
-    assert taken(straight, 4) == "euler"
-    assert taken(bent, 2) == "closure"
-    assert taken(straight, 4, "closure") == "closure"
-    assert taken(bent, 2, "moments") == "moments"
+    assert taken(straight) == "euler"
+    assert taken(bent) == "closure"
+    assert taken(straight, "closure") == "closure"
+    assert taken(bent, "moments") == "moments"

@@ -3,9 +3,7 @@ import jax.random as jr
 import pytest
 
 import diracflow as df
-from diracflow.planning.build_ansatz import build_ansatz, source_name, source_reason
-from diracflow.planning.settings import settings_for
-from diracflow.planning.sizes import sized
+from helpers import prepared_for, problem_for
 
 STRAIGHT = df.SDE(lambda t, x: jnp.ones(2), lambda t, x: jnp.eye(2), 2)
 CHOICES = {
@@ -14,17 +12,20 @@ CHOICES = {
     "euler": (STRAIGHT, "less than 0.1"),
 }
 
+KINDS = {"moments": df.MomentSource, "closure": df.ClosureSource, "euler": df.EulerSource}
+
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_rule_takes_the_source_that_fits_and_says_why(name):
     sde, why = CHOICES[name]
-    settings = sized(settings_for("quick"), 2)
-    starts = df.Normal(0.0, 1.0).expand(2)
-    source = build_ansatz(sde, starts, 0.0, 1.0, settings, jr.key(0)).source
-    assert source_name(source) == name
-    degenerate = name == "moments"
-    assert why in source_reason("auto", source, degenerate)
-    assert source_reason(name, source, degenerate) == "asked for"
+    problem = problem_for(sde, df.Normal(0.0, 1.0))
+    prepared = prepared_for(problem)
+    assert prepared.plan.source == name
+    assert type(prepared.ansatz.source) is KINDS[name]
+    assert why in prepared.plan.reasons["source"]
+    asked = prepared_for(problem, source=name)
+    assert type(asked.ansatz.source) is KINDS[name]
+    assert "source" not in asked.plan.reasons
 
 
 REFUSED = {

@@ -1,21 +1,14 @@
-import functools
-
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.density.guard import outside_starts
 from diracflow.evaluate.spectral_grid import SpectralGrid, transition_densities
-from diracflow.planning.context_rule import settled_context
 from diracflow.planning.settings import settings_for
-from diracflow.planning.subinterval_rule import settled_legs
-from diracflow.sde.chart import plain_chart
-from diracflow.sde.conditioning import conditioning_laws
+from helpers import problem_for, shaped_for
 
-LAW = df.Normal(0.0, 1.0).expand(2)
+LAW = df.Normal(0.0, 1.0)
 
 
 def cycle(t, x):
@@ -27,37 +20,31 @@ def noise(t, x):
 
 
 def legs_of(drift, horizon, diffusion=noise, law=LAW, **settings):
-    sde = df.SDE(drift, diffusion, 2)
-    problem = sde, law, 0.0, horizon
-    outside = functools.partial(
-        outside_starts, conditioning_laws(sde, law, None, None), plain_chart(sde)
-    )
-    with jax.enable_x64(True):
-        chosen = settled_context(settings_for("quick", **settings), *problem)
-        return settled_legs(chosen, *problem, outside)
+    problem = problem_for(df.SDE(drift, diffusion, 2), law, horizon)
+    return shaped_for(problem, **{"context": "auto", "legs": None} | settings).legs
 
 
 def test_a_limit_cycle_is_divided_where_it_turns():
     # It turns by 5.8 radians up to t = 5; a leg may turn by one.
-    assert legs_of(cycle, 5.0).legs == 6
-    assert legs_of(cycle, 0.8).legs == 1
-    assert legs_of(cycle, 1.5).legs == 2
-    assert legs_of(cycle, 20.0).legs == 12
-    assert legs_of(cycle, 5.0, legs=1).legs == 1
-    assert legs_of(cycle, 5.0, context="start").legs == 1
+    assert legs_of(cycle, 5.0) == 6
+    assert legs_of(cycle, 0.8) == 1
+    assert legs_of(cycle, 1.5) == 2
+    assert legs_of(cycle, 20.0) == 12
+    assert legs_of(cycle, 5.0, legs=1) == 1
+    assert legs_of(cycle, 5.0, context="start") == 1
 
 
 def test_paths_that_leave_the_starts_have_one_leg():
     # On the cycle, at radii of two and more, no draw of this law is a start.
-    assert legs_of(cycle, 5.0, law=df.Normal(0.0, 0.2).expand(2)).legs == 1
+    assert legs_of(cycle, 5.0, law=df.Normal(0.0, 0.2)) == 1
 
 
 def test_linear_equations_turn_with_their_source():
-    assert legs_of(lambda t, x: jnp.stack([-x[1], x[0]]), 20.0).legs == 1
+    assert legs_of(lambda t, x: jnp.stack([-x[1], x[0]]), 20.0) == 1
 
 
 def test_drifts_that_do_not_turn_have_one_leg():
-    assert legs_of(lambda t, x: x - x**3, 20.0).legs == 1
+    assert legs_of(lambda t, x: x - x**3, 20.0) == 1
 
 
 @pytest.mark.parametrize(
@@ -70,7 +57,7 @@ def test_drifts_that_do_not_turn_have_one_leg():
     ],
 )
 def test_coefficients_that_depend_on_time_have_one_leg(drift, diffusion):
-    assert legs_of(drift, 5.0, diffusion).legs == 1
+    assert legs_of(drift, 5.0, diffusion) == 1
     with pytest.raises(ValueError, match="`legs=2` needs coefficients.*`legs=1`"):
         legs_of(drift, 5.0, diffusion, legs=2)
 

@@ -3,12 +3,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.settings import settings_for
 from diracflow.source.ensemble import ensemble
+from helpers import ansatz_for, problem_for
 
 WELL = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 
@@ -111,13 +109,13 @@ def test_families_of_wells_start_as_their_euler_steps():
         1,
         params=("depth", "noise"),
     )
-    law = df.Product(df.Normal(0.0, 1.0), df.Uniform(0.5, 1.5), df.Uniform(0.4, 1.0))
-    settings = sized(settings_for("quick", layers=2, hidden=3), 1)
-    source = build_ansatz(wells, law, 0.0, 5.0, settings, jr.key(0)).source
+    params = {"depth": df.Uniform(0.5, 1.5), "noise": df.Uniform(0.4, 1.0)}
+    problem = problem_for(wells, df.Normal(0.0, 1.0), 5.0, params)
+    source = ansatz_for(problem, layers=2, hidden=3).source
     # Of a drift that is not linear; a width of its own would leave each start in its well.
     assert isinstance(source, df.ClosureSource)
     euler, tau = df.EulerSource(wells), jnp.array(1e-6)
-    for g in law.sample(jr.key(1), (4,)):
+    for g in problem.law.sample(jr.key(1), (4,)):
         frame, step = source.frame(tau, g), euler.frame(tau, g)
         np.testing.assert_allclose(frame.factor, step.factor, rtol=1e-4)
         np.testing.assert_allclose(frame.mean, step.mean, atol=1e-10)

@@ -6,14 +6,15 @@ import pytest
 
 import diracflow as df
 from diracflow.equation.moving_frame import Basis
-from diracflow.planning.basis_rule import settled_basis, start_slopes
+from diracflow.planning.basis_rule import basis_rule, require_separable, start_jacobians
 from diracflow.planning.settings import settings_for
 from diracflow.source.rotated import RotatedSource, rotated_sde
 from diracflow.source.separation import couplings, separating_basis
+from helpers import problem_for, problem_of, shaped_for
 
 
-def jacobians_of(model, starts=None):
-    return start_slopes(model.sde, (starts or model.starts).expand(model.sde.dim), 0.0)
+def jacobians_of(model):
+    return start_jacobians(problem_of(model))
 
 
 def oblique(dim, seed=0):
@@ -38,7 +39,7 @@ def test_rotated_independent_components_are_found(dim):
 def test_noise_is_of_unit_size_along_the_axes():
     columns = oblique(3).columns
     sde = df.SDE(lambda t, x: jnp.sin(x), lambda t, x: jnp.asarray(columns), 3)
-    basis, _ = separating_basis(start_slopes(sde, df.Normal(0.0, 1.0).expand(3), 0.0))
+    basis, _ = separating_basis(start_jacobians(problem_for(sde, df.Normal(0.0, 1.0))))
     along = basis.inverse @ columns
     np.testing.assert_allclose(along @ along.T, np.eye(3), atol=1e-12)
 
@@ -111,22 +112,18 @@ def test_parameters_reach_the_rotated_equation():
     ],
 )
 def test_the_rule_turns_where_it_separates(model, expected):
-    law = model.starts.expand(model.sde.dim)
-    settings = settings_for("quick")
-    assert settled_basis(settings, model.sde, law, 0.0, model.horizon).basis == expected
+    assert basis_rule(problem_of(model), settings_for("quick")).value == expected
 
 
 def test_the_path_as_context_keeps_the_axes():
-    model = df.models.benes(dim=3)
     settings = settings_for("quick", context="path")
-    assert settled_basis(settings, model.sde, model.starts, 0.0, 3.0).basis == "axes"
+    assert basis_rule(problem_of(df.models.benes(dim=3)), settings).value == "axes"
 
 
 def test_a_basis_that_was_asked_for_is_kept():
-    model = df.models.benes(dim=3)
+    problem = problem_of(df.models.benes(dim=3))
     for basis in ("axes", "separated"):
-        settings = settings_for("quick", basis=basis)
-        assert settled_basis(settings, model.sde, model.starts, 0.0, 1.0) is settings
+        assert shaped_for(problem, basis=basis).basis == basis
 
 
 def integrators():
@@ -139,7 +136,7 @@ def integrators():
 
 
 def test_components_without_noise_are_coupled_by_the_drift():
-    found = couplings(start_slopes(integrators(), df.Normal(0.0, 1.0).expand(3), 0.0), None, 1.0)
+    found = couplings(start_jacobians(problem_for(integrators(), df.Normal(0.0, 1.0))), None, 1.0)
     assert np.all(np.isfinite(found))
     assert found[0, 1] > 0
     assert found[1, 2] > 0
@@ -147,18 +144,18 @@ def test_components_without_noise_are_coupled_by_the_drift():
 
 def test_jacobians_without_value_couple_nothing():
     root = df.SDE(lambda t, x: jnp.sqrt(x - 100), lambda t, x: jnp.eye(3), 3)
-    at = start_slopes(root, df.Normal(0.0, 1.0).expand(3), 0.0)
+    at = start_jacobians(problem_for(root, df.Normal(0.0, 1.0)))
     np.testing.assert_array_equal(couplings(at, None, 1.0), 0)
     assert separating_basis(at)[1] == 1.0
 
 
 def test_degenerate_noise_refuses_a_basis():
-    law, sde = df.Normal(0.0, 1.0).expand(3), integrators()
+    problem = problem_for(integrators(), df.Normal(0.0, 1.0))
     settings = settings_for("quick", basis="separated")
     with pytest.raises(ValueError, match=r'needs noise in every component.*`basis="axes"`'):
-        settled_basis(settings, sde, law, 0.0, 1.0, degenerate=True)
+        require_separable(problem, settings)
 
 
 def test_degenerate_noise_keeps_the_axes():
-    sde, law = integrators(), df.Normal(0.0, 1.0).expand(3)
-    assert settled_basis(settings_for("quick"), sde, law, 0.0, 1.0, degenerate=True).basis == "axes"
+    problem = problem_for(integrators(), df.Normal(0.0, 1.0))
+    assert basis_rule(problem, settings_for("quick")).value == "axes"

@@ -5,20 +5,16 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.settings import settings_for
 from diracflow.training.switching_loop import SwitchingLoop
-from helpers import RECORD
+from helpers import RECORD, prepared_for, problem_for
 
 
 def loop(sde, **settings):
-    chosen = sized(settings_for("quick", layers=2, hidden=2, samples=64, **settings), 2)
-    starts = df.Normal(0.0, 1.0).expand(2)
-    ansatz = build_ansatz(sde, starts, 0.0, 1.0, chosen, jr.key(0))
-    return SwitchingLoop(ansatz, starts, 1.0, chosen, jr.key(1))
+    small = {"layers": 2, "hidden": 2, "samples": 64}
+    prepared = prepared_for(problem_for(sde, df.Normal(0.0, 1.0)), **small, **settings)
+    return SwitchingLoop(prepared, jr.key(1))
 
 
 @pytest.mark.parametrize("left, counted", [(0.0, 0.0), (0.25, 0.5), (9.0, 1.0)])

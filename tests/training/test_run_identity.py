@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.planning.plan import plan_of
 from diracflow.planning.settings import settings_for
-from diracflow.sde.conditioning import conditioning_laws
 from diracflow.sde.fingerprint import Fingerprint
 from diracflow.training.run_identity import Identity, identity
+from helpers import problem_for
 
 
 def sde(rate=1.0, noise=0.5, **options):
@@ -24,6 +25,8 @@ def family(power=1):
 
 
 RATE = {"rate": df.Uniform(1, 4)}
+ONE_DEVICE = {"devices": 1, "chunk": 64, "memory": 1e9, "reasons": {}}
+TWO_DEVICES = {"devices": 2, "chunk": 16, "memory": 2e9, "reasons": {"layers": "few suffice"}}
 
 
 def made(
@@ -34,14 +37,15 @@ def made(
     horizon=1.0,
     preset="quick",
     key=0,
+    machine=None,
     **settings,
 ):
-    law = isinstance(time, df.Uniform)
     equation = equation or (sde() if params is None else family())
-    laws = conditioning_laws(equation, starts, params, time if law else None)
+    problem = problem_for(equation, starts, horizon, params, time)
     chosen = settings_for(preset, **{"samples": 64, **settings})
-    began = None if law else time
-    return identity(equation, laws, began, horizon, preset, chosen, jr.key(key))
+    further = {"preset": preset, "horizon": horizon, "reach": horizon, "parameters": 100}
+    plan = plan_of(chosen, **further, **(machine or ONE_DEVICE))
+    return identity(problem, plan, jr.key(key))
 
 
 CHANGES = {
@@ -61,11 +65,11 @@ CHANGES = {
     "start time": ({"time": 0.5}, "`start_time`, which was 0.0 and is now 0.5"),
     "start times": ({"time": df.Uniform(0, 1)}, "`start_times`"),
     "parameters": ({"params": RATE}, r"`sde.params`, which was \[\]"),
-    "horizon": ({"horizon": 2.0}, "`horizon`, which was 1.0 and is now 2.0"),
-    "preset": ({"preset": "accurate", "tolerance": 1.5e-2}, "`preset`, which was quick"),
-    "tolerance": ({"tolerance": 1e-3}, "`settings.tolerance`, which was 0.015 and is now 0.001"),
-    "layers": ({"layers": 6}, "`settings.layers`"),
-    "allowance": ({"allowance": float("inf")}, "`settings.allowance`.*is now Infinity"),
+    "horizon": ({"horizon": 2.0}, "`plan.horizon`, which was 1.0 and is now 2.0"),
+    "preset": ({"preset": "accurate", "tolerance": 1.5e-2}, "`plan.preset`, which was quick"),
+    "tolerance": ({"tolerance": 1e-3}, "`plan.tolerance`, which was 0.015 and is now 0.001"),
+    "layers": ({"layers": 6}, "`plan.layers`"),
+    "allowance": ({"allowance": float("inf")}, "`plan.allowance`.*is now Infinity"),
     "seed": ({"key": 1}, "`key`"),
 }
 
@@ -95,6 +99,8 @@ def test_the_same_run_is_recognised_when_written_anew():
     assert not run.differences(made(equation=sde()))
     # Limits decide where a run stops, not what it computes.
     assert not run.differences(made(max_steps=3, max_seconds=1.0))
+    # Devices, and rows held at once, change results by rounding only.
+    assert not run.differences(made(machine=TWO_DEVICES))
     assert not run.differences(Identity(run.description, run.fingerprint))
 
 

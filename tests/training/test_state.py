@@ -7,27 +7,24 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from diracflow.planning.build_ansatz import build_ansatz
-from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.planning.settings import settings_for
 from diracflow.training.state import state_from
 from diracflow.training.status import Status
 from diracflow.training.switching_loop import SwitchingLoop
+from helpers import prepared_for, problem_for
 
 SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 SMALL = {"layers": 2, "hidden": 2, "bumps": 2, "samples": 64, "source": "euler"}
 # What a loop is made with, and what follows from the path.
-FIXED = {"ansatz", "starts", "settings", "key", "end", "origin", "budget", "layout", "processes"}
+FIXED = {"plan", "settings", "layout", "processes", "ansatz", "starts", "key"}
+FIXED |= {"end", "origin", "budget"}
 PATH = {"clock", "clocks", "theta", "thetas", "first", "last", "history", "_began"}
 
 
 def loop():
-    settings = sized(settings_for("quick", **SMALL), 1)
-    starts = df.Normal(0.0, 1.0).expand(1)
-    ansatz = build_ansatz(SDE, starts, 0.0, 0.5, settings, jr.key(0))
-    return SwitchingLoop(ansatz, starts, 0.5, settings, jr.key(1))
+    prepared = prepared_for(problem_for(SDE, df.Normal(0.0, 1.0), 0.5), **SMALL)
+    return SwitchingLoop(prepared, jr.key(1))
 
 
 def switch_early(monkeypatch, patience):
@@ -90,7 +87,7 @@ def test_wall_time_adds_up():
     step(made, 1)
     resumed.restore(dataclasses.replace(made.state(), seconds=1000.0))
     assert 1000 <= resumed.seconds() < 2000
-    resumed.settings = dataclasses.replace(resumed.settings, max_seconds=999.0)
+    resumed.plan = dataclasses.replace(resumed.plan, max_seconds=999.0)
     assert resumed.run(lambda record: None) is Status.TIME_LIMIT
     assert len(resumed.history) == 1
 
