@@ -241,7 +241,7 @@ BAD_CALLS = {
     ),
     "idle dim": ({"idle_dim": 2}, "idle_dim=2"),
     "preset": ({"preset": "best"}, "'best'"),
-    "key": ({"key": 0}, "`key` must come from"),
+    "key": ({"key": 0.5}, "`key` must be a seed"),
 }
 
 

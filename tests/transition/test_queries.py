@@ -1,11 +1,14 @@
 """The query surface common to all densities, on exact ones."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import diracflow as df
+from helpers import still_density
 
 EXACT = df.models.benes().exact
 X0 = np.array([0.5, -0.2])
@@ -111,3 +114,26 @@ def test_one_dimensional_states_need_their_axis():
     exact = df.models.ornstein_uhlenbeck(1).exact
     with pytest.raises(ValueError, match=r"x\[\.\.\., None\]"):
         exact.log_prob(np.linspace(0, 1, 5), 0.1, np.zeros(1))
+
+
+def test_seeds_are_keys():
+    draws = EXACT.sample(3, 0.1, X0, 5)
+    np.testing.assert_array_equal(draws, EXACT.sample(jax.random.key(3), 0.1, X0, 5))
+
+
+def test_a_query_passes_through_few_functions():
+    density, x = still_density(df.models.brownian(2), source="euler"), np.zeros(2)
+    density.log_prob(x, 0.1, x)
+    called = []
+
+    def record(frame, event, _):
+        if event == "call" and "diracflow" in frame.f_code.co_filename:
+            called.append(frame.f_code)
+
+    sys.setprofile(record)
+    try:
+        density.log_prob(x, 0.1, x)
+    finally:
+        sys.setprofile(None)
+    names = [code.co_name for code in called if not code.co_name.startswith("<")]
+    assert len(set(names)) <= 12, names

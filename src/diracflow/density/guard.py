@@ -27,7 +27,7 @@ OUTSIDE = 1e-4
 _FEW = 0.01
 # Densities, by their provenance, that have warned already.
 _WARNED: WeakSet = WeakSet()
-# The last few starts that were found inside, so that repeated queries from one start are fast.
+# The starts that were last found inside, so that repeated queries from one start are fast.
 _INSIDE: WeakKeyDictionary = WeakKeyDictionary()
 _SMALL = 64
 
@@ -46,7 +46,10 @@ def outside_starts(
 
 def known_inside(x0: Float[Array, "*batch d+k"], once_for: object) -> bool:
     """Return `True` if exactly these starts were found inside by the last call of `guard`."""
-    return x0.size <= _SMALL and _INSIDE.get(once_for) == _bytes(x0)
+    if x0.size > _SMALL:
+        return False
+    values = np.asarray(x0)
+    return _INSIDE.get(once_for) == (values.dtype, values.tobytes())
 
 
 def guard(
@@ -62,7 +65,8 @@ def guard(
     outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
         if x0.size <= _SMALL:
-            _INSIDE[once_for] = _bytes(x0)
+            values = np.asarray(x0)
+            _INSIDE[once_for] = (values.dtype, values.tobytes())
         return
     if strict:
         raise ValueError(_message(scope, np.asarray(x0), squared, outside))
@@ -70,11 +74,6 @@ def guard(
         _WARNED.add(once_for)
         message = _message(scope, np.asarray(x0), squared, outside)
         warnings.warn(message, OutsideWarning, stacklevel=5)
-
-
-def _bytes(x0: Float[Array, "*batch d+k"]) -> tuple[bytes, str]:
-    values = np.asarray(x0)
-    return values.tobytes(), values.dtype.char
 
 
 @compiled

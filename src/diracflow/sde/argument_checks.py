@@ -166,9 +166,14 @@ def real_numbers(name: str, value: Any) -> Array:
         raise ValueError(f"`{name}` must be an array of real numbers; got {value!r}.")
     dtype = np.float64 if _config.jax_enable_x64 else np.float32
     if not isinstance(value, jax.Array):
-        known = _known_numbers(value, dtype)
-        if known is not None:
-            return known
+        # NumPy arrays cost a query less than JAX's.
+        try:
+            known = np.asarray(value)
+        except (TypeError, ValueError):  # also a sequence of traced numbers
+            known = None
+        if known is not None and known.dtype.kind in "fiu":
+            numbers_of: Any = known.astype(dtype, copy=False)
+            return numbers_of
     elif value.dtype == dtype:
         return value
     try:
@@ -187,12 +192,3 @@ def real_numbers(name: str, value: Any) -> Array:
 def _first(error: Exception) -> str:
     """Return the first sentence of an error of JAX or NumPy."""
     return str(error).split(". ")[0].split("\n")[0].rstrip(".")
-
-
-def _known_numbers(value: ArrayLike, dtype: Any) -> Any:
-    """Numbers of the user's as a NumPy array, which costs a query less than one of JAX's."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):  # for example a list of tracers
-        return None
-    return array.astype(dtype, copy=False) if array.dtype.kind in "fiu" else None
