@@ -49,7 +49,7 @@ def bench(name: str, preset: str, seed: int, starts: int) -> dict:
     times = TIMES * density.horizon
     rows = study(density, model.exact, key=jr.key(1000 + seed), starts=starts, times=times)
     rows = rows.summary()
-    history = density.facts.history
+    history = density.provenance.history
     return {
         "case": name,
         "preset": preset,
@@ -65,7 +65,7 @@ def bench(name: str, preset: str, seed: int, starts: int) -> dict:
         "steps": len(history),
         "rejected": sum(r.rejected for r in history),
         "parameters": density.trajectory.thetas.shape[1],
-        "samples": density.facts.settings.samples,
+        "samples": density.provenance.plan.samples,
         "errors": {f"{row['t']:.4g}": row["squared_l2"] for row in rows},
         "jax": jax.__version__,
     }

@@ -98,12 +98,12 @@ def cost() -> dict:
         density = learned(checkpoint=folder)
         sizes = [path.stat().st_size for path in pathlib.Path(folder).iterdir()]
     return {
-        "steps": len(density.facts.history),
+        "steps": len(density.provenance.history),
         "parameters": density.trajectory.thetas.shape[1],
-        "training_s": round(density.facts.seconds, 2),
+        "training_s": round(density.provenance.seconds, 2),
         "checkpoints": len(spent),
         "writing_s": round(sum(spent), 3),
-        "share": round(sum(spent) / density.facts.seconds, 4),
+        "share": round(sum(spent) / density.provenance.seconds, 4),
         "largest_mb": round(max(sizes) / 1e6, 2),
     }
 
@@ -128,7 +128,7 @@ def kills(count: int) -> dict:
     return {
         "kills": len(killed_at),
         "after_steps": killed_at,
-        "steps": len(whole.facts.history),
+        "steps": len(whole.provenance.history),
         "same_bits": ended == digest(whole),
     }
 

@@ -91,14 +91,14 @@ def bench(name: str, preset: str, seed: int, limit: float, settings: dict) -> di
     model = make()
     options = {"key": jr.key(seed), "preset": preset, "max_seconds": limit, **settings}
     density, seconds = learned(model, **options)
-    history, facts = density.facts.history, density.facts
+    history, provenance = density.provenance.history, density.provenance
     return {
         "case": name,
         "preset": preset,
         "settings": settings,
         "seed": seed,
-        "source": facts.settings.source,
-        "why": facts.why_source,
+        "source": provenance.plan.source,
+        "why": provenance.plan.reasons["source"],
         "status": density.status.name,
         "reached": round(density.horizon, 4),
         "learn_s": round(seconds, 1),
@@ -109,7 +109,7 @@ def bench(name: str, preset: str, seed: int, limit: float, settings: dict) -> di
         "bound": float(f"{history[-1].bound:.2g}"),
         "steps": len(history),
         "M": density.trajectory.thetas.shape[1],
-        "N": facts.settings.samples,
+        "N": provenance.plan.samples,
     }
 
 

@@ -74,7 +74,7 @@ def bench(way: str, seed: int, steps: int, limit: float) -> dict:
             )
         except df.TrainingFailed as failure:
             density = failure.density
-    recent = density.facts.history[-_RECENT:]
+    recent = density.provenance.history[-_RECENT:]
     seen = {
         name: float(f"{median(getattr(record, name) for record in recent):.2g}")
         for name in ("fresh_residual", "residual", "source_gap", "length")
@@ -84,10 +84,10 @@ def bench(way: str, seed: int, steps: int, limit: float) -> dict:
         "way": way,
         "seed": seed,
         "expected": expected,
-        "named": diagnosis(density.facts.history).name,
+        "named": diagnosis(density.provenance.history).name,
         "status": density.status.name,
         "reached": round(density.horizon / horizon, 4),
-        "steps": len(density.facts.history),
+        "steps": len(density.provenance.history),
         **seen,
     }
 

@@ -75,7 +75,7 @@ def bench(name: str, dim: int, options: argparse.Namespace) -> dict:
         "preset": options.preset,
         "seed": options.seed,
         "status": density.status.name,
-        "asked_horizon": density.facts.asked_horizon,
+        "asked_horizon": density.provenance.plan.horizon,
         "horizon": density.horizon,
         "learn_s": round(wall, 1),
         **_training(density),
@@ -86,7 +86,7 @@ def bench(name: str, dim: int, options: argparse.Namespace) -> dict:
 
 
 def _training(density: df.TransitionDensity) -> dict:
-    history, settings = density.facts.history, density.facts.settings
+    history, settings = density.provenance.history, density.provenance.plan
     clocks = np.array([record.seconds for record in history])
     residuals = [record.fresh_residual for record in history]
     return {
@@ -95,7 +95,7 @@ def _training(density: df.TransitionDensity) -> dict:
         "hidden": settings.hidden,
         "parameters": int(density.trajectory.thetas.shape[1]),
         "samples": settings.samples,
-        "memory_gb": round(density.facts.memory / 2**30, 3),
+        "memory_gb": round(density.provenance.plan.memory / 2**30, 3),
         "steps": len(history),
         "rejected": sum(record.rejected for record in history),
         "step_s": round(float(np.median(np.diff(clocks))), 3) if len(clocks) > 1 else None,

@@ -119,10 +119,10 @@ def bench(name: str, preset: str, seed: int, limit: float) -> dict:
         "reached": round(density.horizon, 4),
         "learn_s": round(seconds, 1),
         "errors": judge(model, density, seed),
-        "source": density.facts.settings.source,
-        "steps": len(density.facts.history),
+        "source": density.provenance.plan.source,
+        "steps": len(density.provenance.history),
         "M": density.trajectory.thetas.shape[1],
-        "N": density.facts.settings.samples,
+        "N": density.provenance.plan.samples,
     }
 
 

@@ -143,7 +143,7 @@ def bench(name: str, preset: str, seed: int, limit: float) -> dict:
 
 def summary(density: df.TransitionDensity, seconds: float, rows: dict) -> dict:
     """What one line says of a training, with its errors in `rows`."""
-    history = density.facts.history
+    history = density.provenance.history
     return {
         "status": density.status.name,
         "reached": round(density.horizon, 4),
@@ -153,7 +153,7 @@ def summary(density: df.TransitionDensity, seconds: float, rows: dict) -> dict:
         "largest_forcing": float(f"{max(r.forcing for r in history):.2g}"),
         "steps": len(history),
         "M": density.trajectory.thetas.shape[1],
-        "N": density.facts.settings.samples,
+        "N": density.provenance.plan.samples,
     }
 
 

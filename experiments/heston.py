@@ -220,8 +220,8 @@ def main() -> None:
     density = learned_density(PROBLEM, path, jr.key(options.seed), options.preset)
     began = time.perf_counter()
     found = {
-        "learn_seconds": round(density.facts.seconds, 1),
-        "largest_bound": max(row["bound"] for row in density.facts.certificate),
+        "learn_seconds": round(density.provenance.seconds, 1),
+        "largest_bound": max(row["bound"] for row in density.provenance.certificate),
         "marginal_errors": marginal_errors(density),
         "likelihood": likelihood_seconds(density, options),
         "replications": replications(density, options),

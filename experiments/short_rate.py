@@ -40,12 +40,12 @@ def obtained(problem: Problem, options: argparse.Namespace) -> tuple[df.Transiti
         "file": path.name,
         "read": read,
         "seconds": round(time.perf_counter() - began, 1),
-        "learn_seconds": round(density.facts.seconds, 1),
-        "source": density.facts.settings.source,
+        "learn_seconds": round(density.provenance.seconds, 1),
+        "source": density.provenance.plan.source,
         "status": density.status.name,
         "box": {name: law.describe() for name, law in density.scope.named.items()},
         "starts": density.starts.describe(),
-        "boundaries": list(density.facts.boundaries),
+        "boundaries": list(density.provenance.boundaries),
     }
     return density, facts
 

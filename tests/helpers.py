@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.density.provenance import Facts
+from diracflow.density.provenance import Provenance
 from diracflow.planning.prepare import _Draft, _shaped, prepare
 from diracflow.planning.settings import settings_for
 from diracflow.sde.chart import chart_for, plain_chart
@@ -99,9 +99,8 @@ def still_density(model, horizon=None, **settings):
     theta = np.asarray(prepared.ansatz.theta)
     none = np.zeros((0, len(theta)))
     trajectory = Trajectory(np.zeros(1), theta[None], none, none)
-    chosen = prepared.settings.replaced(source=prepared.plan.source)
-    facts = Facts(chosen, "quick", problem.horizon, df.Status.FINISHED, 0.0, (), {})
-    return df.TransitionDensity(prepared.ansatz, trajectory, problem.laws, facts)
+    provenance = Provenance(prepared.plan, df.Status.FINISHED, 0.0, (), {})
+    return df.TransitionDensity(prepared.ansatz, trajectory, problem.laws, provenance)
 
 
 def stepped_density(model, steps=3, **settings):
@@ -117,9 +116,9 @@ def stepped_density(model, steps=3, **settings):
     path = Trajectory(clocks, theta + walk, *velocities)
     times = [*clocks[1:-1] ** 2, reach]
     history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
-    chosen = prepared.settings.replaced(source=prepared.plan.source)
-    facts = Facts(chosen, "quick", 0.5, df.Status.FINISHED, 1.0, history, {"jax": "1"}, key=(0, 1))
-    return df.TransitionDensity(prepared.ansatz, path, problem.laws, facts, chart)
+    finished = df.Status.FINISHED
+    provenance = Provenance(prepared.plan, finished, 1.0, history, {"jax": "1"}, key=(0, 1))
+    return df.TransitionDensity(prepared.ansatz, path, problem.laws, provenance, chart)
 
 
 def require_derivatives(density, x, t, x0):

@@ -24,8 +24,8 @@ def test_a_linear_oscillator_is_exact_from_the_start_to_the_horizon(oscillator, 
     # position is 3e-10 wide given the velocity; four roundings of 2e-16 shift it by 3e-6 widths.
     assert np.all(found[0] < 1e-11)
     assert np.all(found[1:] < 1e-14)
-    assert density.facts.settings.source == "moments"
-    assert "noise does not enter" in density.facts.why_source
+    assert density.provenance.plan.source == "moments"
+    assert "noise does not enter" in density.provenance.plan.reasons["source"]
 
 
 @pytest.mark.slow
@@ -46,4 +46,7 @@ def test_its_certificate_is_as_small_as_rounding_from_the_start_on(oscillator, g
 def test_files_say_why(oscillator, tmp_path):
     _, density = oscillator
     density.save(tmp_path / "model.dflow")
-    assert df.load(tmp_path / "model.dflow").facts.why_source == density.facts.why_source
+    assert (
+        df.load(tmp_path / "model.dflow").provenance.plan.reasons["source"]
+        == density.provenance.plan.reasons["source"]
+    )

@@ -67,7 +67,9 @@ def test_a_double_well_is_learned(steps, getkey, monkeypatch):
     sde = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
     small = {"preset": "quick", "hidden": 3, "samples": 512, "certify": False}
     density = df.learn(sde, df.Normal(0.0, 1.0), 0.8, key=getkey(), **small)
-    assert len(implicit_steps) == (len(density.facts.history) - 2 if steps == "implicit" else 0)
+    assert len(implicit_steps) == (
+        len(density.provenance.history) - 2 if steps == "implicit" else 0
+    )
     grid = df.evaluate.SpectralGrid([-4.0], [4.0], 201)
     x0 = np.array([[-1.5], [0.0], [0.8], [2.0]])
     exact = df.evaluate.transition_densities(sde, grid, x0, [0.4, 0.8])
@@ -96,8 +98,8 @@ def test_many_dimensions_are_learned_along_separated_axes(getkey):
     # Eight modes in turned coordinates, as in two dimensions the four of `trained`.
     model = df.models.benes(dim=3)
     density = df.learn(model.sde, model.starts, 0.3, key=getkey(), **SMALL)
-    assert density.facts.settings.basis == "separated"
-    assert density.facts.settings.networks == "own"
+    assert density.provenance.plan.basis == "separated"
+    assert density.provenance.plan.networks == "own"
     x0 = model.starts.sample(getkey(), (8,))
     learned, source = (
         df.errors(d, model.exact, [0.3], x0, key=jr.key(0)).squared_l2.mean()

@@ -130,5 +130,5 @@ def test_the_table_that_files_carry(trained, tmp_path):
     assert np.all(np.diff([row["bound"] for row in table[::2]]) > 0)
     # The edge is where one start in twenty is further out.
     np.testing.assert_allclose(trained.coverage(np.array(table[1]["x0"])), 0.05, rtol=1e-6)
-    trained.with_facts(certificate=table).save(tmp_path / "model.dflow")
-    assert df.load(tmp_path / "model.dflow").facts.certificate == table
+    trained.with_provenance(certificate=table).save(tmp_path / "model.dflow")
+    assert df.load(tmp_path / "model.dflow").provenance.certificate == table

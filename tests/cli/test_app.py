@@ -63,7 +63,7 @@ def test_info_as_text_and_as_json(ran, call_here):
     assert "built-in model benes" in text
     assert "STEP_LIMIT" in text
     header = json.loads(call_here("info", path, "--json")[1])
-    assert header["settings"]["samples"] == 64
+    assert header["plan"]["samples"] == 64
 
 
 @pytest.mark.slow

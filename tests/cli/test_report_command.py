@@ -11,7 +11,7 @@ def file(trained, tmp_path_factory):
     names = ("squared_l2", "squared_l2_low", "squared_l2_high", "source_squared_l2")
     error = {"t": 0.3, **dict.fromkeys((*names, "kl", "total_variation"), 1e-4)}
     path = tmp_path_factory.mktemp("model") / "model.dflow"
-    trained.with_facts(certificate=(row,), errors=(error,)).save(path)
+    trained.with_provenance(certificate=(row,), errors=(error,)).save(path)
     return path
 
 

@@ -97,4 +97,4 @@ def test_a_stopped_command_is_resumed_to_the_same_file(number, tmp_path):
     sde = named_object(str(tmp_path / "own.py") + ":sde")
     resumed, plain = (df.load(tmp_path / n, sde=sde) for n in ("model.dflow", "whole.dflow"))
     assert resumed.trajectory.thetas.tobytes() == plain.trajectory.thetas.tobytes()
-    assert resumed.facts.certificate == plain.facts.certificate
+    assert resumed.provenance.certificate == plain.provenance.certificate

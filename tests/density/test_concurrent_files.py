@@ -18,7 +18,7 @@ jax.config.update("jax_enable_x64", True)
 import diracflow as df
 seen = [df.load(sys.argv[1]) for _ in range(20)]
 value = seen[-1].log_prob([0.1], 0.3, [0.0])
-print(*(density.facts.seconds for density in seen), float(value))
+print(*(density.provenance.seconds for density in seen), float(value))
 """
 
 
@@ -26,14 +26,14 @@ print(*(density.facts.seconds for density in seen), float(value))
 def versions():
     """Two densities for one path, which differ in parameters and in what they say of themselves."""
     model = df.models.ornstein_uhlenbeck(1)
-    first = stepped_density(model, source="euler").with_facts(seconds=1.0)
-    second = stepped_density(model, steps=7, source="euler").with_facts(seconds=7.0)
+    first = stepped_density(model, source="euler").with_provenance(seconds=1.0)
+    second = stepped_density(model, steps=7, source="euler").with_provenance(seconds=7.0)
     return first, second
 
 
 def test_threads_see_whole_files(versions, tmp_path):
     path, done = tmp_path / "model.dflow", threading.Event()
-    knots = {density.facts.seconds: len(density.trajectory.clocks) for density in versions}
+    knots = {density.provenance.seconds: len(density.trajectory.clocks) for density in versions}
     versions[0].save(path)
     failures, loads = [], []
 
@@ -41,8 +41,8 @@ def test_threads_see_whole_files(versions, tmp_path):
         while not done.is_set():
             try:
                 density = df.load(path)
-                assert len(density.trajectory.clocks) == knots[density.facts.seconds]
-                loads.append(density.facts.seconds)
+                assert len(density.trajectory.clocks) == knots[density.provenance.seconds]
+                loads.append(density.provenance.seconds)
             except Exception as error:
                 failures.append(error)
                 return
@@ -88,7 +88,7 @@ def test_processes_see_whole_files(versions, tmp_path):
     while any(reader.poll() is None for reader in readers):
         versions[count % 2].save(path)
         count += 1
-    values = {d.facts.seconds: float(d.log_prob([0.1], 0.3, [0.0])) for d in versions}
+    values = {d.provenance.seconds: float(d.log_prob([0.1], 0.3, [0.0])) for d in versions}
     for reader in readers:
         assert reader.returncode == 0
         *seen, value = map(float, reader.stdout.read().split())

@@ -122,7 +122,7 @@ def test_save_and_load(learned, cir, tmp_path):
     loaded = df.load(path)
     x = np.array([[0.02], [0.06], [-0.1]])
     np.testing.assert_array_equal(loaded.log_prob(x, T, X0), learned.log_prob(x, T, X0))
-    assert loaded.facts.boundaries == learned.facts.boundaries
+    assert loaded.provenance.boundaries == learned.provenance.boundaries
     text = info_text(read_header(path), str(path))
     assert "Positive(power=0.5" in text
     assert "component 0 at 0: not reached (index 2.667)" in text
@@ -179,4 +179,4 @@ def test_accessible_ends_are_announced(getkey):
         density = df.learn(
             model.sde, model.starts, 0.01, key=getkey(), hidden=2, tolerance=0.1, certify=False
         )
-    assert density.facts.boundaries[0]["accessible"]
+    assert density.provenance.boundaries[0]["accessible"]

@@ -57,7 +57,7 @@ def test_forgeries_are_refused_or_make_sense(forgery, contents, tmp_path):
 
 
 AT = "density.fields."
-PROVENANCE = f"{AT}facts.fields."
+PROVENANCE = f"{AT}provenance.fields."
 STARTS = f"{AT}scope.fields.starts"
 CASES = {
     "a dimension beyond the file": ("sde.fields.dim", 10**9, "`sde.dim` must be at most"),

@@ -39,8 +39,8 @@ def test_round_trip_is_exact(density, saved):
     np.testing.assert_array_equal(
         again.sample(jr.key(1), 0.2, X0, (5,)), density.sample(jr.key(1), 0.2, X0, (5,))
     )
-    assert again.facts.settings == density.facts.settings
-    assert again.facts.history == density.facts.history
+    assert again.provenance.plan == density.provenance.plan
+    assert again.provenance.history == density.provenance.history
     assert again.status is density.status
     assert again.horizon == density.horizon
 
@@ -61,9 +61,9 @@ def test_files_are_safetensors(density, saved):
 
 def test_observations_that_are_not_finite_survive(density, tmp_path):
     strange = [{"t": 0.1, "start": "edge", "bound": 1.0, "stderr": value} for value in (np.inf,)]
-    density.with_facts(certificate=tuple(strange), seconds=np.nan).save(tmp_path / "m.dflow")
+    density.with_provenance(certificate=tuple(strange), seconds=np.nan).save(tmp_path / "m.dflow")
     assert b"NaN" not in (tmp_path / "m.dflow").read_bytes().replace(b'\\"NaN\\"', b"")
-    again = df.load(tmp_path / "m.dflow").facts
+    again = df.load(tmp_path / "m.dflow").provenance
     assert again.certificate[0]["stderr"] == np.inf
     assert np.isnan(again.seconds)
     assert np.isnan(read_header(tmp_path / "m.dflow")["seconds"])

@@ -14,7 +14,7 @@ INSIDE, FAR = np.array([0.4, -0.3]), np.array([5.0, 5.0])
 @pytest.fixture
 def fresh(trained):
     """A density that has not warned yet."""
-    return trained.with_facts()
+    return trained.with_provenance()
 
 
 def queries(density, x0, **options):

@@ -51,7 +51,7 @@ def test_the_flow_learns_what_the_source_lacks_over_the_box(learned, given):
 @pytest.mark.slow
 def test_linear_families_need_no_flow(given):
     density = still_density(FAMILY)
-    assert density.facts.settings.source == "moments"
+    assert density.provenance.plan.source == "moments"
     found = df.errors(density, FAMILY.exact, [1e-4, 0.1, 1.0], **given)
     # Sums of squared rounding errors: what is solved is linear.
     assert np.max(found.squared_l2) < 1e-20

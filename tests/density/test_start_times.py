@@ -57,7 +57,7 @@ def test_the_flow_learns_the_season(learned):
 @pytest.mark.slow
 def test_linear_equations_need_no_flow():
     density = still_density(SEASONAL)
-    assert density.facts.settings.source == "moments"
+    assert density.provenance.plan.source == "moments"
     g = np.asarray(density.scope.law.sample(jr.key(5), (32,)))
     found = df.errors(density, SEASONAL.exact, [0.1, 1.0], g[:, :1], start_time=g[:, 1])
     # Simpson's rule over the longest of 24 steps, h = 1/12, errs by h^5 (2 pi)^4 / 2880 = 2e-6 in

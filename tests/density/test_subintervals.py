@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 import diracflow as df
-from diracflow.density.extension import extended_facts, extension_text
+from diracflow.density.extension import extended_horizon, extension_text
 from diracflow.density.subintervals import Division, count_of, log_mixture, noise_rows, simulated
 from diracflow.training.trajectory import Trajectory
 from helpers import composed, require_derivatives, stepped_density, still_density
@@ -171,7 +171,7 @@ def test_the_bound_of_flows_that_err_adds_up(line, getkey):
     off = 0.003 * np.random.default_rng(0).normal(size=theta.shape)
     clocks = np.array([0.0, np.sqrt(1.5)])
     path = Trajectory(clocks, np.stack([theta, theta + off]), *[off[None] / clocks[1]] * 2)
-    density = composed(df.TransitionDensity(line.base.ansatz, path, line.scope, line.facts))
+    density = composed(df.TransitionDensity(line.base.ansatz, path, line.scope, line.provenance))
     bound = density.certificate(getkey(), np.array([1.5, 3.0]), X0, samples=64).bound
     assert 1e-3 < bound[0] < 0.3
     # The second leg begins nearer to the middle; it adds as much as the first, or half of it.
@@ -229,11 +229,10 @@ def test_what_cannot_be_extended_says_why(line):
 
 def test_trainings_that_stopped_short_say_what_can_be_composed():
     density = stepped_density(LINE)
-    short = density.with_facts(status=df.Status.TIME_LIMIT, asked_horizon=1.2, leg=0.5)
+    until = lambda horizon: dataclasses.replace(density.provenance.plan, horizon=horizon)
+    short = density.with_provenance(status=df.Status.TIME_LIMIT, plan=until(1.2))
     assert "`extended(1.2)`" in extension_text(short)
-    facts = extended_facts(short, 1.2)
-    assert (facts.settings.legs, facts.leg) == (3, 0.5)
-    assert facts.asked_horizon == pytest.approx(1.5)
+    assert extended_horizon(short, 1.2) == pytest.approx(1.5)
     # Not where nothing may be there, or where that takes too many legs.
-    for changed in ({"status": df.Status.EXPLODING}, {"asked_horizon": 100.0}):
-        assert extension_text(short.with_facts(**changed)) == ""
+    for changed in ({"status": df.Status.EXPLODING}, {"plan": until(100.0)}):
+        assert extension_text(short.with_provenance(**changed)) == ""

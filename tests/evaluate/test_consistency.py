@@ -31,7 +31,7 @@ def test_half_steps_find_a_density_that_does_not_add_up(trained, getkey):
         def _at_time(self, t):
             return super()._at_time(jnp.where(t > 0.2, 0.8 * t, t))
 
-    slow = Slow(trained.ansatz, trained.trajectory, trained.starts, trained.facts)
+    slow = Slow(trained.ansatz, trained.trajectory, trained.starts, trained.provenance)
     found = chapman_kolmogorov(slow, getkey(), 0.3, X0)
     # The criterion by which `diracflow check` rejects a model.
     assert found.squared > 4 * found.stderr
@@ -58,7 +58,7 @@ def test_paths_find_a_shift(trained, getkey):
         def _from_noise(self, state, noise, x0):
             return super()._from_noise(state, noise, x0) + 0.2
 
-    shifted = Shifted(trained.ansatz, trained.trajectory, trained.starts, trained.facts)
+    shifted = Shifted(trained.ansatz, trained.trajectory, trained.starts, trained.provenance)
     found = agreement_with_paths(shifted, getkey(), 0.3, X0, paths=1000, steps=200)
     assert min(found.mean_z, found.energy_z) > 4
 

@@ -13,7 +13,7 @@ def server(trained):
     """The page of the shared density, served on a free port."""
     # The warning about starts outside the training law is raised once per density, so this density
     # must not be shared with other tests.
-    own = trained.with_facts()
+    own = trained.with_provenance()
     with Server(Explorer(own, title="benes")) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
         yield served

@@ -162,7 +162,7 @@ def test_densities_along_separated_axes_survive_files(tmp_path, getkey):
     density = stepped_density(model, basis="separated", source="closure")
     density.save(tmp_path / "model.dflow")
     again = df.load(tmp_path / "model.dflow")
-    assert again.facts.settings == density.facts.settings
+    assert again.provenance.plan == density.provenance.plan
     x, x0 = 0.5 * jr.normal(getkey(), (2, 8, 3))
     np.testing.assert_array_equal(again.log_prob(x, 0.3, x0), density.log_prob(x, 0.3, x0))
     shared = ansatz_of(model, networks="shared", layers=2, hidden=3)

@@ -75,7 +75,7 @@ def test_a_density_that_follows_paths_learns_and_comes_back(name, tmp_path):
             context="path",
             certify=False,  # certificates have tests of their own, and compile for seconds
         )
-    assert density.facts.settings.context == "path"
+    assert density.provenance.plan.context == "path"
     density.save(tmp_path / "m.dflow")
     again = df.load(tmp_path / "m.dflow")
     x, x0, t = np.array([0.3, 0.2]), np.array([0.4, 0.1]), density.horizon * np.array([0.1, 1.0])

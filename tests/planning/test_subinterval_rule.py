@@ -74,7 +74,7 @@ def test_a_training_in_two_legs_reaches_the_horizon():
     settings = {"preset": "quick", "layers": 2, "hidden": 3, "samples": 256, "certify": False}
     density = df.learn(sde, df.Normal(0.0, 1.0), 0.6, key=jr.key(0), legs=2, **settings)
     assert (density.horizon, density.reach, density.status) == (0.6, 0.3, df.Status.FINISHED)
-    assert density.facts.history[-1].time == pytest.approx(0.3)
+    assert density.provenance.history[-1].time == pytest.approx(0.3)
     grid, x0 = SpectralGrid([-4.0], [4.0], 133), np.array([0.4])
     p = transition_densities(sde, grid, x0[None], [0.6])[0, 0]
     q = np.asarray(density.prob(grid.nodes(), 0.6, x0))

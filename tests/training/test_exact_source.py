@@ -28,7 +28,7 @@ def test_a_linear_equation_needs_no_training(model, getkey):
 def test_an_inexact_source_is_corrected(model):
     density = df.learn(model.sde, model.starts, 0.1, key=jr.key(0), source="euler", **SMALL)
     assert np.any(density.trajectory.thetas != density.trajectory.thetas[0])
-    assert density.facts.history[-1].rank > 0
+    assert density.provenance.history[-1].rank > 0
 
 
 @pytest.mark.slow
@@ -39,4 +39,4 @@ def test_a_source_that_becomes_inexact_is_corrected():
 
     sde = df.SDE(drift, lambda t, x: np.eye(1), dim=1)
     density = df.learn(sde, df.Normal(0.0, 1.0), 1.0, key=jr.key(0), **SMALL)
-    assert density.facts.history[-1].rank > 0
+    assert density.provenance.history[-1].rank > 0

@@ -54,10 +54,10 @@ def assert_same(found, expected):
     for name in ("clocks", "thetas", "first", "last"):
         mine, other = (getattr(d.trajectory, name) for d in (found, expected))
         np.testing.assert_array_equal(mine, other, err_msg=name)
-    for mine, other in zip(found.facts.history, expected.facts.history, strict=True):
+    for mine, other in zip(found.provenance.history, expected.provenance.history, strict=True):
         assert dataclasses.replace(mine, seconds=0) == dataclasses.replace(other, seconds=0)
     assert found.status is expected.status
-    assert found.facts.settings == expected.facts.settings
+    assert found.provenance.plan == expected.provenance.plan
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def early_switch():
 @pytest.fixture(scope="module")
 def whole(early_switch):
     density = learned()
-    assert len(density.facts.history) >= 7
+    assert len(density.provenance.history) >= 7
     return density
 
 
@@ -159,13 +159,13 @@ def test_limits_can_be_raised_and_a_finished_run_is_returned(whole, tmp_path, mo
     monkeypatch.setattr("diracflow.learning.certificate_table", table)
     found = learned(checkpoint=tmp_path, certify=True)
     assert_same(found, whole)
-    assert found.facts.seconds > part.facts.seconds
+    assert found.provenance.seconds > part.provenance.seconds
     # It takes neither a step nor another certificate.
     monkeypatch.setattr(SwitchingLoop, "advance", lambda loop: fail())
     again = learned(checkpoint=tmp_path, certify=True)
     assert_same(again, whole)
     assert len(tables) == 1
-    assert again.facts.certificate == found.facts.certificate == tables[0]
+    assert again.provenance.certificate == found.provenance.certificate == tables[0]
 
 
 def test_another_run_is_refused(tmp_path):

@@ -44,7 +44,7 @@ def certified(density, judged):
         for t in (0.1, 0.3)
         for start in ("centre", "edge")
     ]
-    return density.with_facts(certificate=tuple(rows), errors=tuple(judged.summary()))
+    return density.with_provenance(certificate=tuple(rows), errors=tuple(judged.summary()))
 
 
 FIGURES = {
@@ -100,7 +100,7 @@ def test_a_history_of_zeros_is_said_so(trained):
     from helpers import RECORD
 
     zero = dataclasses.replace(RECORD, residual=0.0, fresh_residual=0.0)
-    figure = df.view.training_history(trained.with_facts(history=(zero, zero, zero)))
+    figure = df.view.training_history(trained.with_provenance(history=(zero, zero, zero)))
     words = [[text.get_text() for text in axis.texts] for axis in figure.axes]
     assert words == [["zero throughout"], [], [], [], [], []]
 

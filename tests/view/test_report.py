@@ -1,3 +1,5 @@
+import dataclasses
+
 """The report is one self-contained page, for any content of a model file."""
 
 import re
@@ -46,11 +48,11 @@ class Read(HTMLParser):
 @pytest.fixture(scope="module")
 def told(trained):
     """The shared density with all optional provenance."""
-    return trained.with_facts(
+    return trained.with_provenance(
         certificate=CERTIFICATE,
         errors=ERRORS,
         preset=HOSTILE,
-        why_source=HOSTILE,
+        plan=dataclasses.replace(trained.provenance.plan, reasons={"source": HOSTILE}),
         versions={HOSTILE: HOSTILE},
     )
 
@@ -109,7 +111,7 @@ def test_it_says_what_one_asks(read, told):
         assert word in whole
     for field in ("layers", "max_seconds", "regularisation"):
         assert field in whole
-    assert f"{len(told.facts.history)} accepted" in whole
+    assert f"{len(told.provenance.history)} accepted" in whole
     # Bound plus three standard errors at the end: 6e-3 + 9e-4.
     assert "6.9e-03 from the centre" in whole
 
@@ -124,7 +126,8 @@ def test_light_dark_phone_and_paper(written):
 
 
 def test_a_training_that_stopped_says_why(trained):
-    stopped = trained.with_facts(status=df.Status.STEP_LIMIT, asked_horizon=3.0)
+    plan = dataclasses.replace(trained.provenance.plan, horizon=3.0)
+    stopped = trained.with_provenance(status=df.Status.STEP_LIMIT, plan=plan)
     from diracflow.view.report import _head
 
     words = "".join(Read("".join(_head(stopped, "model.dflow"))).text)
