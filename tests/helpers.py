@@ -92,7 +92,16 @@ def shaped_for(problem, preset="quick", **settings):
     return draft.settings
 
 
-def still_density(model, horizon=None, **settings):
+def composed(base, lattice=False):
+    """A density with the subintervals of its plan, over a lattice or by simulated points."""
+    plan = base.provenance.plan
+    if plan.legs == 1:
+        return base
+    starts = base.scope.law if lattice else None
+    return df.ComposedDensity(base, plan.horizon, starts=starts)
+
+
+def still_density(model, horizon=None, lattice=False, **settings):
     """A density whose flow has not moved, so that it is its source, which here is exact."""
     problem = problem_of(model, horizon)
     prepared = prepared_for(problem, **{"layers": 2, "hidden": 3} | settings)
@@ -100,10 +109,11 @@ def still_density(model, horizon=None, **settings):
     none = np.zeros((0, len(theta)))
     trajectory = Trajectory(np.zeros(1), theta[None], none, none)
     provenance = Provenance(prepared.plan, df.Status.FINISHED, 0.0, (), {})
-    return df.TransitionDensity(prepared.ansatz, trajectory, problem.laws, provenance)
+    density = df.TransitionDensity(prepared.ansatz, trajectory, problem.laws, provenance)
+    return composed(density, lattice)
 
 
-def stepped_density(model, steps=3, **settings):
+def stepped_density(model, steps=3, lattice=False, **settings):
     """A density whose flow has moved as if it had been trained, which takes no time."""
     problem, rng = problem_of(model, 0.5), np.random.default_rng(0)
     chart = chart_for(problem.sde, problem.laws.law, problem.start_time)
@@ -118,7 +128,8 @@ def stepped_density(model, steps=3, **settings):
     history = tuple(dataclasses.replace(RECORD, time=float(time)) for time in times)
     finished = df.Status.FINISHED
     provenance = Provenance(prepared.plan, finished, 1.0, history, {"jax": "1"}, key=(0, 1))
-    return df.TransitionDensity(prepared.ansatz, path, problem.laws, provenance, chart)
+    density = df.TransitionDensity(prepared.ansatz, path, problem.laws, provenance, chart)
+    return composed(density, lattice)
 
 
 def require_derivatives(density, x, t, x0):

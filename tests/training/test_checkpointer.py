@@ -13,7 +13,7 @@ from diracflow.sde.fingerprint import Fingerprint
 from diracflow.training.checkpoint_file import Contents, file_content, read
 from diracflow.training.checkpoint_folder import holds_checkpoint, opened
 from diracflow.training.checkpointer import Checkpointer, checkpointer_in
-from diracflow.training.multiprocess import Crew
+from diracflow.training.multiprocess import ProcessGroup
 from diracflow.training.run_identity import Identity
 from diracflow.training.state import State
 from helpers import RECORD
@@ -114,7 +114,7 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr("diracflow.training.checkpointer.time.monotonic", lambda: now[0])
     written, walk = [], Walk()
     with opened(tmp_path) as folder:
-        checkpointer = Checkpointer(folder, Crew())
+        checkpointer = Checkpointer(folder, ProcessGroup())
         checkpointer.resume(lambda: RUN, walk)
 
         def write(contents):

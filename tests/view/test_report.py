@@ -1,7 +1,6 @@
-import dataclasses
-
 """The report is one self-contained page, for any content of a model file."""
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
