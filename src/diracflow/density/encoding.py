@@ -40,7 +40,7 @@ from ..source.moments import MomentSource
 from ..source.rotated import TurnedSource
 from ..source.separation import turned_sde
 from ..storage.codec import Decoder, Encoder
-from ..storage.errors import DataFileError
+from ..storage.file_errors import DataFileError
 from ..training.history import Record
 from ..training.status import Status
 from ..training.trajectory import Trajectory
