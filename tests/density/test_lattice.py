@@ -193,7 +193,7 @@ def test_files_keep_lattices(line, tmp_path):
         ("points", lambda a: a[1:], "points of shape"),
         ("moves", lambda a: 2 * a, "must be probabilities"),
         ("moves", lambda a: a * np.nan, "must be probabilities"),
-        ("points", lambda a: a * np.inf, "must be finite"),
+        ("points", lambda a: np.full_like(a, np.inf), "must be finite"),
         ("points", lambda a: a[:, :0], "cannot be built"),
     ],
 )

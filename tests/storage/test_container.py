@@ -5,7 +5,7 @@ import pytest
 
 from diracflow.storage.atomic import write_atomically
 from diracflow.storage.container import packed, read_container
-from diracflow.storage.errors import DataFileError
+from diracflow.storage.file_errors import DataFileError
 from diracflow.storage.strict_json import json_text, parsed, plain
 
 ARRAYS = {

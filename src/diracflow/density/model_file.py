@@ -17,7 +17,7 @@ from ..sde.sde import SDE
 from ..storage.atomic import write_atomically
 from ..storage.codec import Arrays, Decoder, Encoder
 from ..storage.container import MAX_BYTES, packed, read_container
-from ..storage.errors import DataFileError, named
+from ..storage.file_errors import DataFileError, named
 from ..storage.strict_json import json_text
 from .encoding import CLASSES, StoredSDE, encode_sde, sde_decoder, stored_sde, with_users
 from .finite_check import require_sound

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .errors import DataFileError
+from .file_errors import DataFileError
 from .strict_json import printable
 
 Arrays = dict[str, np.ndarray]

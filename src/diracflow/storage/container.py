@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from .errors import DataFileError
+from .file_errors import DataFileError
 from .strict_json import parsed
 
 # Limits on the size of a file, and of the table at its start. Callers can change both.

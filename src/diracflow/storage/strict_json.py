@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import DataFileError
+from .file_errors import DataFileError
 
 # Largest nesting depth. The tree of a density has about 40 levels.
 MOST_LEVELS = 64
