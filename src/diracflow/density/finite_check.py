@@ -25,12 +25,11 @@ from ..storage.file_errors import DataFileError
 from ..training.trajectory import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
 from .composed import ComposedDensity
-from .lattice import Lattice
 from .learned import LearnedDensity, TransitionDensity
 from .provenance import Provenance
 
 # Parameters start at order one and change by less; exponentials of larger ones overflow.
-_LARGEST = 1e3
+_LARGEST = 1e4
 # Squares of clocks are times, up to rounding.
 _ROUNDING = 1e-9
 # Pairs of a start and a time at which the density is evaluated.
@@ -114,23 +113,20 @@ def _require_composition(density: LearnedDensity) -> None:
             f"{density.reach:g} up to its horizon; got {sizes} and {legs} up to "
             f"{density.horizon:g}."
         )
-    if lattice is not None:
-        _require_lattice(lattice, density.dim, legs)
+    powers = max(legs - 2, 0).bit_length()
+    if lattice is not None and (lattice.points.shape[1], len(lattice.moves)) != (
+        density.dim,
+        powers,
+    ):
+        raise DataFileError(
+            f"its lattice must have moves over {powers} powers of two subintervals."
+        )
 
 
 def _learned(base: AbstractTransitionDensity) -> TransitionDensity:
     if not isinstance(base, TransitionDensity):
         raise DataFileError("a composed density must hold a learned one.")
     return base
-
-
-def _require_lattice(lattice: Lattice, dim: int, legs: int) -> None:
-    points, moves = np.asarray(lattice.points), np.asarray(lattice.moves)
-    powers = max(legs - 2, 0).bit_length()
-    if (points.shape[1:], moves.shape) != ((dim,), (powers, len(points), len(points))):
-        raise DataFileError(f"its lattice has tables of shapes {points.shape} and {moves.shape}.")
-    if moves.size and (np.any(moves < 0) or not np.allclose(moves.sum(axis=2), 1.0)):
-        raise DataFileError("probabilities of its lattice must be positive and sum to one.")
 
 
 def _sizes(path: Trajectory) -> tuple[np.ndarray, ...]:

@@ -4,6 +4,8 @@ The forcing of an SDE with state-dependent noise grows as $\tau^{-1/2}$ towards 
 clock $c = \sqrt\tau$ it is bounded: $d\theta/dc = 2c\,d\theta/d\tau$.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,10 @@ from .solve import NormalEquations, normal_equations, relative_residual
 
 # A forcing below this, in nats per unit of clock, is rounding: the source is exact.
 ROUNDING = 1e-8
+
+
+# Returns the velocity from normal equations, regularisation and prior.
+Solver = Callable[[NormalEquations, Float[Array, ""], Float[Array, " m"]], Float[Array, " m"]]
 
 
 class Velocity(eqx.Module):
@@ -39,6 +45,7 @@ def velocity(
     regularisation: Float[Array, ""],
     prior: Float[Array, " m"],
     candidates: Float[Array, "k m"],
+    solver: Solver | None = None,
 ) -> Velocity:
     r"""Compute $d\theta/dc$ by least squares over `points`.
 
@@ -49,10 +56,12 @@ def velocity(
     - `prior`: the velocity towards which the regularisation pulls.
     - `candidates`: velocities computed at the same `theta` and `clock` with other points. Their
         residuals on `points` are held-out residuals, without the bias of in-sample ones.
+    - `solver`: solves the normal equations; by Cholesky's factorisation by default.
     """
     rows, log_ratio = assemble(ansatz, theta, clock, points)
     normal = normal_equations(rows)
-    theta_dot = points.layout.agreed(normal.solve(regularisation, prior))
+    solve = NormalEquations.solve if solver is None else solver
+    theta_dot = points.layout.agreed(solve(normal, regularisation, prior))
     return Velocity(
         theta_dot=theta_dot,
         normal=normal,

@@ -9,6 +9,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ..flow.coupling_flow import AbstractFlow
+from ..galerkin.velocity import Solver
 from ..sde.problem import Problem
 from ..sde.quasi_random import CUBES, UnitCube
 from ..source.gaussian_source import AbstractGaussianSource
@@ -108,7 +109,7 @@ class Settings:
     masks: str = "permuted"
     samples: int | None = None
     sampling: str | UnitCube = "sobol"
-    solver: str | Callable = "cholesky"
+    solver: str | Solver = "cholesky"
     effective_share: float = 0.7
     regularisation: float | None = None
     momentum: float = 0.9
@@ -246,7 +247,7 @@ class Options(TypedDict, total=False):
     masks: str
     samples: int | None
     sampling: str | UnitCube
-    solver: str | Callable
+    solver: str | Solver
     effective_share: float
     regularisation: float | None
     momentum: float

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..galerkin.collocation import Draws
-from ..galerkin.velocity import Velocity, survey, velocity
+from ..galerkin.velocity import Solver, Velocity, survey, velocity
 from .diagnosis import diagnosis
 from .explicit_step import Parameters, Step, VectorField, bogacki_shampine
 from .loop import MOST_CHANGE, SMALLEST, TimeLoop
@@ -88,7 +88,8 @@ class ExplicitLoop(TimeLoop):
             points = frozen
             if not self.ansatz.standardised:  # raw coordinates: points move with the density
                 points = self.place(theta, clock, draws)
-            found = velocity(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points, *carried)
+            at = jnp.asarray(theta), jnp.asarray(clock)
+            found = velocity(self.ansatz, *at, points, *carried, self.solver)
             if self.negligible(float(found.forcing)):
                 return eqx.tree_at(lambda v: v.theta_dot, found, jnp.zeros_like(found.theta_dot))
             return found
@@ -103,13 +104,18 @@ class ExplicitLoop(TimeLoop):
         """
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.length)
-        arguments = (self.ansatz, theta, clock, points, *self._carried())
+        arguments = (self.ansatz, theta, clock, points, *self._carried(), self.solver)
 
         def compile_velocity() -> object:
             with jax.enable_x64(True):  # the setting is per thread
                 return velocity.lower(*arguments).compile()  # type: ignore[attr-defined]
 
         return compile_velocity
+
+    @property
+    def solver(self) -> Solver | None:
+        """The user's solver of the normal equations, if there is one."""
+        return self.settings.solver if callable(self.settings.solver) else None
 
     def _carried(self) -> tuple[Array, Array, Array]:
         """Return regularisation, prior and candidates, the arguments from earlier steps."""
