@@ -98,9 +98,15 @@ def test_pages_run(name, tmp_path, monkeypatch):
     run(DOCS / name, tmp_path, monkeypatch, **examples(), **PAGES[name])
 
 
+def test_the_page_on_extensions_runs(tmp_path, monkeypatch):
+    """Objects of a user's own are learned with, saved and loaded."""
+    run(DOCS / "extending.md", tmp_path, monkeypatch)
+    assert (tmp_path / "decay.dflow").exists()
+
+
 def test_every_page_with_code_is_run():
     with_code = {path.name for path in DOCS.glob("*.md") if code(path)}
-    assert with_code == {"index.md", "tutorial.md", *PAGES}
+    assert with_code == {"index.md", "tutorial.md", "extending.md", *PAGES}
 
 
 def test_every_status_has_an_answer():
