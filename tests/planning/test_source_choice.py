@@ -43,5 +43,5 @@ def test_sources_without_a_density_are_refused(settings, message):
 
 def test_noise_that_cannot_reach_a_component_is_refused():
     sde = df.SDE(lambda t, x: -x, lambda t, x: jnp.array([[0.0], [1.0]]), 2)
-    with pytest.raises(ValueError, match="Add a little noise to a component"):
+    with pytest.raises(ValueError, match="Add a little noise to the components"):
         df.learn(sde, df.Normal(0.0, 1.0), 1.0, key=jr.key(0))
