@@ -59,7 +59,7 @@ def test_a_plan_shows_its_choices_with_their_reasons(name):
         assert plan.reasons[choice] in lines[choice]
 
 
-@each_model
+@pytest.mark.parametrize("name", ["benes", "van der pol"])  # one and several subintervals
 def test_a_training_does_what_was_planned(name):
     # Plans do not depend on the key, which only draws weights and points.
     prepared = prepare(
@@ -93,16 +93,18 @@ def test_what_the_user_sets_needs_no_reason():
     assert set(partly.reasons) == {"layers"}
 
 
+SMALL = {"source": "euler", "layers": 2, "hidden": 2}
+LARGE = SMALL | {"samples": 2**24, "memory_limit": 2.0}
 REFUSED = {
-    "unknown setting": ("benes", {"tolerence": 1e-3}, "Unknown setting 'tolerence'"),
-    "degenerate noise": ("langevin", {"source": "closure"}, 'Use `source="moments"`'),
-    "memory": ("benes", {"samples": 2**24, "memory_limit": 2.0}, "`memory_limit` allows 2 GB"),
+    "unknown setting": (df.models.benes(), {"tolerence": 1e-3}, "Unknown setting 'tolerence'"),
+    "degenerate noise": (df.models.langevin(), {"source": "closure"}, 'Use `source="moments"`'),
+    "memory": (df.models.brownian(1), LARGE, "`memory_limit` allows 2 GB"),
 }
 
 
-@pytest.mark.parametrize("name, options, message", REFUSED.values(), ids=REFUSED)
-def test_plans_refuse_what_trainings_refuse(name, options, message):
-    *problem, _, _ = arguments(name)
+@pytest.mark.parametrize("model, options, message", REFUSED.values(), ids=REFUSED)
+def test_plans_refuse_what_trainings_refuse(model, options, message):
+    problem = model.sde, model.starts, 1.0
     with pytest.raises(ValueError, match=message):
         df.plan(*problem, **options)
     with pytest.raises(ValueError, match=message):

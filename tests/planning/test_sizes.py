@@ -1,10 +1,11 @@
 import jax.random as jr
+import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.ansatz_builder import axes_of, build_flow, parameter_count
+from diracflow.planning.ansatz_builder import Axes, axes_of, build_flow, pair_size, parameter_count
 from diracflow.planning.settings import settings_for
-from diracflow.planning.size_rules import samples_rule
+from diracflow.planning.size_rules import layers_rule, samples_rule
 from helpers import prepared_for, problem_of, shaped_for
 
 BUILT = {
@@ -56,7 +57,9 @@ def test_layers_of_own_networks_end_earlier(dim):
 
 
 def test_there_is_a_pair_of_layers_in_any_dimension():
-    assert shaped_for(problem_of(df.models.brownian(50)), "accurate").layers == 2
+    problem, settings = problem_of(df.models.brownian(50)), settings_for("accurate", networks="own")
+    size = lambda: pair_size(problem, settings.replaced(hidden=5), Axes(None, np.zeros((50, 50))))
+    assert layers_rule(problem, settings, size).value == 2
 
 
 @pytest.mark.parametrize("parameters", [4097, 4720, 6144, 6145, 10**4])
