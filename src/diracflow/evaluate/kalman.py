@@ -43,39 +43,22 @@ def kalman_filter(
     - `initial`: the Gaussian law of the state at time `start`.
     - `start`: time at which `initial` holds.
     """
-    mean, covariance = _moments(initial.expand(density.dim))
+    law, level, h = initial.expand(density.dim), density.level, np.asarray(matrix)
+    factor = law.factor if law.factor.ndim == 2 else np.diag(law.factor)
+    mean, covariance = law.mean, factor @ factor.T
     log_evidence, means, covariances = 0.0, [], []
     gaps = np.diff(np.asarray(times, dtype=float), prepend=start)
     for gap, y in zip(gaps, np.asarray(observations, dtype=float), strict=True):
         if gap > 0:
-            mean, covariance = _predicted(density, gap, mean, covariance)
+            change, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
+            decay = np.eye(len(change)) + change
+            mean = level + decay @ (mean - level)
+            covariance = decay @ covariance @ decay.T + factor @ factor.T
         if not np.isnan(y).all():
-            mean, covariance, gained = _updated(mean, covariance, y, matrix, noise)
-            log_evidence += gained
+            spread = h @ covariance @ h.T + np.asarray(noise)
+            gain = np.linalg.solve(spread, h @ covariance).T
+            log_evidence += float(multivariate_normal.logpdf(y, h @ mean, spread))
+            mean, covariance = mean + gain @ (y - h @ mean), covariance - gain @ h @ covariance
         means.append(mean)
         covariances.append(covariance)
     return Kalman(log_evidence, np.stack(means), np.stack(covariances))
-
-
-def _moments(law: Normal) -> tuple[np.ndarray, np.ndarray]:
-    factor = law.factor if law.factor.ndim == 2 else np.diag(law.factor)
-    return law.mean, factor @ factor.T
-
-
-def _predicted(
-    density: ExactLinear, gap: float, mean: np.ndarray, covariance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    change, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
-    decay = np.eye(len(change)) + change
-    level = density.level
-    return level + decay @ (mean - level), decay @ covariance @ decay.T + factor @ factor.T
-
-
-def _updated(
-    mean: np.ndarray, covariance: np.ndarray, y: np.ndarray, matrix: ArrayLike, noise: ArrayLike
-) -> tuple[np.ndarray, np.ndarray, float]:
-    h = np.asarray(matrix)
-    spread = h @ covariance @ h.T + np.asarray(noise)
-    gain = np.linalg.solve(spread, h @ covariance).T
-    log_evidence = float(multivariate_normal.logpdf(y, h @ mean, spread))
-    return mean + gain @ (y - h @ mean), covariance - gain @ h @ covariance, log_evidence

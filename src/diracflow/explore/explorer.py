@@ -18,9 +18,7 @@ from ..models.catalogue import exact_of
 from ..training.status import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.bridges import bridge
-from .controls import EARLIEST, controls
-from .picture import described, picture
-from .query import Query, read_query
+from .picture import EARLIEST, Query, controls, picture, read_query
 
 # Number of times of a certificate, even in the square root of time, and samples at each node.
 _TIMES, _SAMPLES = 16, 32
@@ -69,7 +67,7 @@ class Explorer:
             validity = self._validity(query)
             shown = picture(self.density, self.exact, query)
         arrays = [shown.learned, shown.cloud, *([] if shown.exact is None else [shown.exact])]
-        return packed(described(shown) | validity, arrays)
+        return packed(shown.describe() | validity, arrays)
 
     def certificate(self, text: str) -> dict[str, Any]:
         """Return the error bound over all times from one start; the `t` of the query is ignored."""
@@ -77,7 +75,11 @@ class Explorer:
         self._validity(query)
         with self._locks["certificate"]:
             if query.start not in self._certificates:
-                self._certificates[query.start] = self._bounds(query)
+                times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
+                asked = jr.key(0), times, query.x0, _SAMPLES
+                found = self.density.certificate(*asked, **query.conditioning)
+                columns = {"t": times, **found._asdict()}
+                self._certificates[query.start] = {n: a.tolist() for n, a in columns.items()}
             self._certificates.move_to_end(query.start)
             while len(self._certificates) > _CACHED:
                 self._certificates.popitem(last=False)
@@ -126,11 +128,6 @@ class Explorer:
             "coverage": float(self.density.coverage(query.x0, **query.conditioning)),
             "outside": bool(self.density.outside(query.x0, **query.conditioning)),
         }
-
-    def _bounds(self, query: Query) -> dict[str, Any]:
-        times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
-        found = self.density.certificate(jr.key(0), times, query.x0, _SAMPLES, **query.conditioning)
-        return {name: array.tolist() for name, array in (("t", times), *found._asdict().items())}
 
 
 def packed(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:

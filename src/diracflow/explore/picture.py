@@ -1,16 +1,156 @@
-"""Data of a picture: values on a grid, draws, and axes that stay fixed during small changes.
+"""From the query string of a request to the data of a picture, and the ranges of the sliders.
 
-Shapes are the same for every query, so that each program is compiled once.
+A query is `t=0.5&x0=0.1,-0.2&p.rate=1.5&s=0&pair=1,2&kind=section&x1=1,1&box=-2,2,-3,3`: time,
+start, parameters, start time, components shown, section or marginal, end of the bridges, axes.
+Axes stay fixed during small changes. The shapes of arrays are the same for every query, so that
+each program is compiled once.
 """
 
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
+import jax
 import jax.random as jr
 import numpy as np
 
 from ..density.learned import TransitionDensity
+from ..density.summary import landmarks
+from ..sde.conditioning import support
+from ..sde.laws import Uniform
 from ..transition.transition_density import AbstractTransitionDensity
-from .query import Query
+
+KINDS = ("section", "marginal")
+
+
+class Query(NamedTuple):
+    """A parsed query. The density checks its values."""
+
+    t: float
+    x0: np.ndarray
+    conditioning: dict[str, Any]  # keyword arguments `params` and `start_time` of a query
+    pair: tuple[int, ...]  # indices of the one or two components shown
+    kind: str
+    x1: np.ndarray | None
+    box: np.ndarray | None  # lower and upper end of each axis
+
+    @property
+    def start(self) -> tuple:
+        """Everything a certificate depends on except the time, as a dictionary key."""
+        params, start_time = self.conditioning["params"], self.conditioning["start_time"]
+        return (*self.x0.tolist(), *params.values(), start_time)
+
+
+def read_query(text: str, density: TransitionDensity) -> Query:
+    """Parse `text`; raise a `ValueError` that explains what is wrong with it."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, max_num_fields=100)
+    except ValueError as error:
+        raise ValueError(f"A query must have the form name=value&...; {error}.") from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("A query must contain each field at most once.")
+    names = {f"p.{name}": name for name in density.params}
+    known = {"t", "x0", "s", "pair", "kind", "x1", "box", *names}
+    unknown = sorted(set(fields) - known)
+    if unknown:
+        raise ValueError(f"Unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+    for name in ("t", "x0", *names):
+        if name not in fields:
+            raise ValueError(f"The field `{name}` is missing.")
+    params = {name: _number(key, fields[key]) for key, name in names.items()}
+    pair, kind = _pair(fields.get("pair"), density.dim), fields.get("kind", KINDS[0])
+    if kind not in KINDS:
+        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind[:40]!r}.")
+    s, x1 = fields.get("s"), fields.get("x1")
+    box = _numbers("box", fields["box"], 2 * len(pair)).reshape(-1, 2) if "box" in fields else None
+    if box is not None and np.any(box[:, 0] >= box[:, 1]):
+        raise ValueError("`box` must be a lower and an upper end for each axis, in this order.")
+    return Query(
+        t=_number("t", fields["t"]),
+        x0=_numbers("x0", fields["x0"], density.dim),
+        conditioning={"params": params, "start_time": None if s is None else _number("s", s)},
+        pair=pair,
+        kind=kind,
+        x1=None if x1 is None else _numbers("x1", x1, density.dim),
+        box=box,
+    )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"`{name}` must be a number; got {text[:40]!r}.") from None
+    if not np.isfinite(number):
+        raise ValueError(f"`{name}` must be finite; got {number}.")
+    return number
+
+
+def _numbers(name: str, text: str, count: int) -> np.ndarray:
+    parts = text.split(",")
+    if len(parts) != count:
+        raise ValueError(f"`{name}` must be {count} numbers separated by commas; got {len(parts)}.")
+    return np.array([_number(name, part) for part in parts])
+
+
+def _pair(text: str | None, dim: int) -> tuple[int, ...]:
+    if dim == 1:
+        if text is not None:
+            raise ValueError("This density has one component; omit `pair`.")
+        return (0,)
+    if text is None:
+        return (0, 1)
+    first, second = _numbers("pair", text, 2)
+    known = range(1, dim + 1)
+    if first not in known or second not in known or first == second:
+        raise ValueError(f"`pair` must be two different components from 1 to {dim}; got {text!r}.")
+    return int(first) - 1, int(second) - 1
+
+
+# The shortest time, relative to the horizon. At shorter times the density is a narrow peak.
+EARLIEST = 1e-3
+# Ranges extend beyond the range of these draws by this fraction of it, so that users see where the
+# page warns of starts outside the training law.
+_RANGE_DRAWS, _RANGE_MARGIN = 4096, 0.25
+
+
+def controls(density: TransitionDensity) -> dict[str, Any]:
+    """Return the range and the initial value of every number in a query, in plain Python."""
+    centre = landmarks(density.scope.law)["centre"]
+    rows = [
+        # Four digits, as the sliders show, unless rounding leaves the range.
+        {"low": float(a), "high": float(b), "value": float(np.clip(float(f"{v:.4g}"), a, b))}
+        for a, b, v in zip(*_ranges(density), centre, strict=True)
+    ]
+    dim, count = density.dim, len(density.params)
+    horizon = density.horizon
+    return {
+        "t": {"low": EARLIEST * horizon, "high": horizon, "value": horizon / 2},
+        "x0": rows[:dim],
+        "params": [
+            {"name": name, **row}
+            for name, row in zip(density.params, rows[dim : dim + count], strict=True)
+        ],
+        "start_time": rows[dim + count] if density.start_time is None else None,
+    }
+
+
+def _ranges(density: TransitionDensity) -> tuple[np.ndarray, np.ndarray]:
+    with jax.enable_x64(True):
+        draws = np.asarray(density.scope.law.sample(jr.key(0), (_RANGE_DRAWS,)))
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    margin = _RANGE_MARGIN * (high - low)
+    times = density.scope.start_times
+    laws = [*density.scope.params, *([] if times is None else [times])]
+    ends = [*(part.ends for part in density.sde.domain), *map(support, laws)]
+    least, most = np.array(ends).T
+    # A range that would leave an open domain ends half way between the outermost draw and the end.
+    low_end = np.where(low - margin > least, low - margin, (low + least) / 2)
+    high_end = np.where(high + margin < most, high + margin, (high + most) / 2)
+    # A uniform law of a parameter has no density outside its box; the box includes its ends.
+    boxed = np.array([False] * density.dim + [isinstance(law, Uniform) for law in laws])
+    return np.where(boxed, least, low_end), np.where(boxed, most, high_end)
+
 
 # Number of points of a curve, and along each side of a plane.
 LINE, PLANE = 401, 96
@@ -29,9 +169,21 @@ class Picture(NamedTuple):
     exact: np.ndarray | None
     rest: dict[int, float]  # values of the components held fixed, by index
 
-    @property
-    def total_variation(self) -> float | None:
-        """Distance to the exact density, or `None` if the picture does not show all components."""
+    def describe(self) -> dict[str, Any]:
+        """Return all data but the arrays, in plain Python."""
+        return {
+            "box": self.box.tolist(),
+            "shape": list(self.learned.shape),
+            "cloud": list(self.cloud.shape),
+            "exact": self.exact is not None,
+            "rest": {str(i + 1): value for i, value in self.rest.items()},
+            "mean": self.cloud.mean(axis=0).tolist(),
+            "deviation": self.cloud.std(axis=0).tolist(),
+            "total_variation": self._total_variation(),
+        }
+
+    def _total_variation(self) -> float | None:
+        """Return `None` if the picture does not show all components."""
         if self.exact is None or self.cloud.shape[1] > self.learned.ndim:
             return None
         cell = np.prod((self.box[:, 1] - self.box[:, 0]) / (np.array(self.learned.shape) - 1))
@@ -44,46 +196,24 @@ def picture(
     """Evaluate a query. All queries use the same noise, so that points move continuously."""
     laws = [density] if exact is None else [density, exact]
     marginal = query.kind == "marginal" and density.dim > 2
-    draws = [_draws(law, query, DRAWS if marginal else CLOUD) for law in laws]
+    start, shape = (query.t, query.x0), (DRAWS if marginal else CLOUD,)
+    draws = [np.asarray(law.sample(jr.key(0), *start, shape, **query.conditioning)) for law in laws]
     cloud = draws[0][:CLOUD]
     box = query.box if query.box is not None else _axes(density, query, cloud)
     held = [] if marginal else [i for i in range(density.dim) if i not in query.pair]
     rest = {i: float(cloud[:, i].mean()) for i in held}
     if marginal:
-        fields = [_histogram(points[:, list(query.pair)], box) for points in draws]
+        # Bins are centred on a grid from end to end of the box.
+        widths = (box[:, 1] - box[:, 0]) / (BINS - 1)
+        edges = (box[:, 0] + widths * (np.arange(BINS + 1)[:, None] - 0.5)).T
+        counts = [np.histogramdd(x[:, list(query.pair)], bins=list(edges))[0] for x in draws]
+        fields = [count / (DRAWS * np.prod(widths)) for count in counts]
     else:
         points = _grid(box, query.pair, rest)
-        fields = [_values(law, query, points) for law in laws]
+        flat = points.reshape(-1, density.dim)
+        values = [np.asarray(law.prob(flat, *start, **query.conditioning)) for law in laws]
+        fields = [value.reshape(points.shape[:-1]) for value in values]
     return Picture(box, cloud, fields[0], None if exact is None else fields[1], rest)
-
-
-def _draws(law: AbstractTransitionDensity, query: Query, count: int) -> np.ndarray:
-    return np.asarray(law.sample(jr.key(0), query.t, query.x0, (count,), **query.conditioning))
-
-
-def _values(law: AbstractTransitionDensity, query: Query, points: np.ndarray) -> np.ndarray:
-    values = law.prob(points.reshape(-1, points.shape[-1]), query.t, query.x0, **query.conditioning)
-    return np.asarray(values).reshape(points.shape[:-1])
-
-
-def _grid(box: np.ndarray, pair: tuple[int, ...], rest: dict[int, float]) -> np.ndarray:
-    """Return the points of the picture, with all components."""
-    sides = [np.linspace(low, high, LINE if len(pair) == 1 else PLANE) for low, high in box]
-    shown = np.meshgrid(*sides, indexing="ij")
-    columns = dict(zip(pair, shown, strict=True))
-    columns |= {i: np.full(shown[0].shape, value) for i, value in rest.items()}
-    return np.stack([columns[i] for i in range(len(columns))], axis=-1)
-
-
-def _histogram(points: np.ndarray, box: np.ndarray) -> np.ndarray:
-    """Return a histogram whose bins are centred on a grid from end to end of the box."""
-    widths = (box[:, 1] - box[:, 0]) / (BINS - 1)
-    edges = [
-        low + width * (np.arange(BINS + 1) - 0.5)
-        for (low, _), width in zip(box, widths, strict=True)
-    ]
-    counts, *_ = np.histogramdd(points, bins=edges)
-    return counts / (len(points) * np.prod(widths))
 
 
 def _axes(density: TransitionDensity, query: Query, cloud: np.ndarray) -> np.ndarray:
@@ -93,27 +223,21 @@ def _axes(density: TransitionDensity, query: Query, cloud: np.ndarray) -> np.nda
     if query.x1 is not None:  # show both ends of a bridge
         ends = np.stack([query.x0, query.x1])
         low, high = np.minimum(low, ends.min(axis=0)), np.maximum(high, ends.max(axis=0))
-    return np.array([_axis(low[i], high[i], *density.sde.domain[i].ends) for i in query.pair])
-
-
-def _axis(low: float, high: float, least: float, most: float) -> tuple[float, float]:
-    """Return an interval around `(low, high)` that is constant under small changes of it."""
-    width = 2 ** (np.ceil(4 * np.log2(max(high - low, 1e-12))) / 4)
+    shown = list(query.pair)
+    low, high = low[shown], high[shown]
+    # Rounded, so that the axes are constant under small changes.
+    width = 2 ** (np.ceil(4 * np.log2(np.maximum(high - low, 1e-12))) / 4)
     step = width / 8
     middle = step * np.round((low + high) / 2 / step)
     half = width / 2 + step / 2  # rounding moves the middle by at most half a step
-    return float(max(middle - half, least)), float(min(middle + half, most))
+    least, most = np.array([density.sde.domain[i].ends for i in shown]).T
+    return np.stack([np.maximum(middle - half, least), np.minimum(middle + half, most)], axis=-1)
 
 
-def described(shown: Picture) -> dict[str, Any]:
-    """Return all data but the arrays, in plain Python."""
-    return {
-        "box": shown.box.tolist(),
-        "shape": list(shown.learned.shape),
-        "cloud": list(shown.cloud.shape),
-        "exact": shown.exact is not None,
-        "rest": {str(i + 1): value for i, value in shown.rest.items()},
-        "mean": shown.cloud.mean(axis=0).tolist(),
-        "deviation": shown.cloud.std(axis=0).tolist(),
-        "total_variation": shown.total_variation,
-    }
+def _grid(box: np.ndarray, pair: tuple[int, ...], rest: dict[int, float]) -> np.ndarray:
+    """Return the points of the picture, with all components."""
+    sides = [np.linspace(low, high, LINE if len(pair) == 1 else PLANE) for low, high in box]
+    shown = np.meshgrid(*sides, indexing="ij")
+    columns = dict(zip(pair, shown, strict=True))
+    columns |= {i: np.full(shown[0].shape, value) for i, value in rest.items()}
+    return np.stack([columns[i] for i in range(len(columns))], axis=-1)

@@ -21,7 +21,7 @@ from ..transition.transition_density import (
     log_probs,
     require_density,
 )
-from .extras import extra
+from .inference import extra
 
 _constraints = extra("numpyro.distributions").constraints
 _transforms = extra("numpyro.distributions.transforms")
