@@ -193,11 +193,8 @@ def _start_by_start(
 ) -> Float[Array, "points starts"]:
     # Terms that depend on the start alone are computed once for all points.
     state = density._at_time(t)
-
-    def row(points: Float[Array, "points d"], x0: Float[Array, " d+k"]) -> Float[Array, " points"]:
-        return jax.vmap(lambda x: density._log_prob(state, x, x0))(points)
-
-    return jax.lax.map(lambda args: row(*args), (jnp.moveaxis(x, 1, 0), x0)).T
+    row = lambda pair: jax.vmap(lambda x: density._log_prob(state, x, pair[1]))(pair[0])
+    return jax.lax.map(row, (jnp.moveaxis(x, 1, 0), x0)).T
 
 
 def bootstrap_mean(

@@ -70,11 +70,6 @@ class Server(ThreadingHTTPServer):
         """Address of the page."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
-    @property
-    def hosts(self) -> set[str]:
-        """Values of the `Host` header that are accepted."""
-        return {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore connections that the browser dropped; report other errors."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
@@ -109,7 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> tuple[str, bytes]:
         named = self.headers.get_all("Host") or []
-        if len(named) != 1 or named[0].lower() not in self.server.hosts:
+        known = [f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")]
+        if len(named) != 1 or named[0].lower() not in known:
             raise _HTTPError(403, f"This page is only served as {self.server.url}.")
         if len(self.path) > MAX_ADDRESS:
             raise _HTTPError(414, f"Addresses must have at most {MAX_ADDRESS} characters.")

@@ -31,7 +31,7 @@ different powers of $h$; in $\zeta$ all numbers are of order one.
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import equinox as eqx
 import jax
@@ -150,8 +150,8 @@ def bridge(
     """
     key, steps = checked_key(key), checked_count("steps", steps, least=2)
     paths = checked_count("paths", paths)
-    process = _conditioned_process(density, (x0, x1), t, sde, local, **conditioning)
-    return _weighted_paths(process, key, steps, paths)
+    guided = _guided(density, (x0, x1), t, sde, local, **conditioning)
+    return _weighted_paths(density, t, guided, key, steps, paths)
 
 
 class AbstractProposal(eqx.Module):
@@ -248,20 +248,7 @@ def _simulate_paths(
     return inner, log_weights + log_prob
 
 
-class _ConditionedProcess(NamedTuple):
-    """Checked arguments of `bridge`: the process moves from `start` to `end` in a time `t`."""
-
-    density: AbstractTransitionDensity
-    local: AbstractTransitionDensity | None
-    sde: SDE
-    params: dict[str, Array]
-    start: Float[Array, " d"]
-    end: Float[Array, " d"]
-    began: float  # time at which the process is at `start`
-    t: float
-
-
-def _conditioned_process(
+def _guided(
     density: AbstractTransitionDensity,
     ends: tuple[ArrayLike, ArrayLike],
     t: float,
@@ -269,7 +256,8 @@ def _conditioned_process(
     local: AbstractTransitionDensity | None,
     params: Params | None = None,
     start_time: float | None = None,
-) -> _ConditionedProcess:
+) -> tuple[AbstractProposal, Chart, Float[Array, "2 d"], float]:
+    """Check the arguments of `bridge`. Return proposal, coordinates, both ends and start time."""
     values = scalars(density, params)
     equation = member_of(equation_of(density, sde), values)
     start, end = (_checked_end(equation, f"x{i}", point) for i, point in enumerate(ends))
@@ -277,7 +265,7 @@ def _conditioned_process(
         require_density(local, "local")
         if local.dim != density.dim:
             raise ValueError(f"`local` must have {density.dim} components; it has {local.dim}.")
-    began = began_at(density, start_time, "start_time")
+    began, known = began_at(density, start_time, "start_time"), density.start_time
     if np.ndim(t) != 0:
         raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
     log_prob = float(density.log_prob(end, t, start, params=values, start_time=start_time))
@@ -286,19 +274,33 @@ def _conditioned_process(
             f"`x1` cannot be reached: its log-density at t={t:g} from `x0` is {log_prob}. Choose "
             "an end point where the density is positive."
         )
-    if density.start_time is not None:
+    if known is not None:
         require_homogeneous(equation, began, float(t), jnp.stack([start, end, (start + end) / 2]))
-    return _ConditionedProcess(density, local, equation, values, start, end, began, t)
+    chart, both = chart_of(density, equation), jnp.stack([start, end])
+    mapped = lambda law: law if chart.plain else MappedDensity(law, chart)
+    free, arrival = chart.equation(), jnp.asarray(began + t, start.dtype)
+    y1 = chart.start(end)
+    kind: type[AbstractProposal] = GuidedEuler
+    source: EulerSource | MomentSource = EulerSource(free, known)
+    if is_degenerate_at(equation, began, both):
+        at_end = y1 if known is not None else jnp.append(y1, arrival)
+        kind = GuidedLinearised
+        source = MomentSource(free, known, graded_basis(free, known, np.asarray(at_end)))
+    one_step = SourceDensity(source) if local is None else mapped(local)
+    return kind(mapped(density), one_step, values, arrival, y1, source), chart, both, began
 
 
 def _weighted_paths(
-    process: _ConditionedProcess, key: PRNGKeyArray, steps: int, paths: int
+    density: AbstractTransitionDensity,
+    t: float,
+    guided: tuple[AbstractProposal, Chart, Float[Array, "2 d"], float],
+    key: PRNGKeyArray,
+    steps: int,
+    paths: int,
 ) -> Bridge:
-    density, t, start, end = process.density, process.t, process.start, process.end
+    proposal, chart, (start, end), began = guided
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
-    check_start_times(density, process.began + (t - remaining[:-1]), "bridge")
-    chart = chart_of(density, process.sde)
-    proposal = _proposal(process, chart)
+    check_start_times(density, began + (t - remaining[:-1]), "bridge")
     inner, log_weights = _simulate_paths(proposal, key, chart.start(start), remaining, paths)
     if not chart.plain:
         inner = eqx.filter_jit(jax.vmap(jax.vmap(chart.from_real)))(inner)
@@ -319,21 +321,6 @@ def _weighted_paths(
     first, last = (jnp.broadcast_to(x, (1, *inner.shape[1:])) for x in (start, end))
     points = jnp.swapaxes(jnp.concatenate([first, inner, last]), 0, 1)
     return Bridge(t - remaining, points, log_weights, float(jnp.mean(outside)))
-
-
-def _proposal(process: _ConditionedProcess, chart: Chart) -> AbstractProposal:
-    mapped = lambda law: law if chart.plain else MappedDensity(law, chart)
-    equation, known = chart.equation(), process.density.start_time
-    arrival = jnp.asarray(process.began + process.t, process.start.dtype)
-    end = chart.start(process.end)
-    kind: type[AbstractProposal] = GuidedEuler
-    source: EulerSource | MomentSource = EulerSource(equation, known)
-    if is_degenerate_at(process.sde, process.began, jnp.stack([process.start, process.end])):
-        at_end = end if known is not None else jnp.append(end, arrival)
-        kind = GuidedLinearised
-        source = MomentSource(equation, known, graded_basis(equation, known, np.asarray(at_end)))
-    local = SourceDensity(source) if process.local is None else mapped(process.local)
-    return kind(mapped(process.density), local, process.params, arrival, end, source)
 
 
 def _checked_end(sde: SDE, name: str, value: ArrayLike) -> Float[Array, " d"]:

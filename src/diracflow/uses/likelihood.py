@@ -115,7 +115,19 @@ def transitions(
     t, rows = t.reshape(-1), x.reshape(-1, density.dim)
     gaps = t[after] - t[before]
     if isinstance(gaps, np.ndarray):
-        _check_gaps(density, gaps)
+        if np.any(gaps <= 0):
+            raise ValueError(
+                f"`times` must increase along each path; {np.sum(gaps == 0)} gaps are zero and "
+                f"{np.sum(gaps < 0)} negative. Sort the observations and merge those of one time."
+            )
+        # The same tolerance for rounding as in every query.
+        beyond = gaps > density.horizon * (1 + 1e-6)
+        if np.any(beyond):
+            raise ValueError(
+                f"{beyond.sum()} of {gaps.size} gaps between observations are longer than the "
+                f"horizon {density.horizon:g} of the density; the longest is {gaps.max():g}."
+                f"{density._why_horizon()}"
+            )
         # One gap if all are equal up to rounding, so that terms in time are computed once.
         rounding = 1e-12 if gaps.dtype == np.float64 else 1e-6
         gaps = gaps[:1] if np.allclose(gaps, gaps[0], rtol=rounding, atol=0) else gaps
@@ -159,22 +171,6 @@ def _observed(x: Array | np.ndarray) -> np.ndarray:
     if np.any(np.isinf(x)):
         raise ValueError("`states` must be finite, or NaN if an observation is missing.")
     return ~missing[..., 0]
-
-
-def _check_gaps(density: AbstractTransitionDensity, gaps: np.ndarray) -> None:
-    if np.any(gaps <= 0):
-        raise ValueError(
-            f"`times` must increase along each path; {np.sum(gaps == 0)} gaps are zero and "
-            f"{np.sum(gaps < 0)} negative. Sort the observations and merge those of one time."
-        )
-    # The same tolerance for rounding as in every query.
-    beyond = gaps > density.horizon * (1 + 1e-6)
-    if np.any(beyond):
-        raise ValueError(
-            f"{beyond.sum()} of {gaps.size} gaps between observations are longer than the horizon "
-            f"{density.horizon:g} of the density; the longest is {gaps.max():g}."
-            f"{density._why_horizon()}"
-        )
 
 
 @eqx.filter_jit

@@ -5,8 +5,8 @@ for learned densities, black for exact values, orange for the source alone or fo
 come from the palette of Okabe and Ito. Lines in one panel differ in more than their colour.
 """
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -36,11 +36,8 @@ _RC: Any = {
 }
 
 
-@contextlib.contextmanager
-def style() -> Iterator[None]:
-    """Apply the style of diracflow's figures, as a context or as the decorator `@style()`."""
-    with matplotlib.rc_context(_RC):
-        yield
+# Applies the style of diracflow's figures: a context, or the decorator `@style()`.
+style = partial(matplotlib.rc_context, _RC)
 
 
 class StyledFigure(Figure):

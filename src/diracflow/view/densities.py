@@ -144,19 +144,18 @@ def spread(
     columns = min(shown, 3)
     rows = -(-shown // columns)
     size = max(4.2, 3.2 * columns), 0.5 + 2.3 * rows
-    figure, grid = panels(*size, rows, columns, sharex=True)
-    axes = grid.ravel()
-    for axis in axes[shown:]:
+    figure, axes = panels(*size, rows, columns, sharex=True)
+    for axis in axes.flat[shown:]:
         axis.set_axis_off()
-    for component, axis in enumerate(axes[:shown]):
+    for component, axis in enumerate(axes.flat[:shown]):
         fan(axis, times, dict(zip(LEVELS, table[:, :, component], strict=True)))
         name = f"$x_{component + 1}$" if density.dim > 1 else "state $x$"
         axis.set(ylabel=name, xlim=(0, times[-1]))
         if component + columns >= shown:  # the lowest panel of its column
             axis.set_xlabel("time $t$")
             axis.tick_params(labelbottom=True)
-    axes[0].set_title(query_title(x0), loc="left")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    axes[0, 0].set_title(query_title(x0), loc="left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -297,11 +296,10 @@ def moulding(
     columns = -(-len(stages) // lines)
     reach = np.abs(stages[..., :2]).max()
     size = 9.6, 0.6 + 9.0 / columns * lines
-    figure, grid = panels(*size, lines, columns, sharex=True, sharey=True)
-    axes = grid.ravel()
-    for axis in axes[len(stages) :]:
+    figure, axes = panels(*size, lines, columns, sharex=True, sharey=True)
+    for axis in axes.flat[len(stages) :]:
         axis.set_axis_off()
-    for index, (axis, points) in enumerate(zip(axes, stages, strict=False)):
+    for index, (axis, points) in enumerate(zip(axes.flat, stages, strict=False)):
         axis.scatter(points[:, 0], points[:, 1], s=1, alpha=0.4, linewidths=0)
         name = "source" if index == 0 else f"after {index} of {last} layers"
         axis.set(title=name, aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))

@@ -33,8 +33,7 @@ def error_over_time(study: Study | Rows) -> Figure:
     rows = study.summary() if isinstance(study, Study) else study
     number = f" over {len(study.starts)} starts" if isinstance(study, Study) else ""
     times = _column(rows, "t")
-    title = f"mean{number}, 95 % interval"
-    figure, axis = _over_time("relative squared $L^2$ error", title)
+    figure, axis = _over_time("relative squared $L^2$ error", f"mean{number}, 95 % interval")
     interval = _column(rows, "squared_l2_low"), _column(rows, "squared_l2_high")
     axis.fill_between(times, *interval, color=LEARNED, alpha=0.25, linewidth=0)
     for field, colour, mark, name in (
@@ -111,28 +110,22 @@ def training_history(density: TransitionDensity) -> Figure:
             colour, line = (SOURCE, "--") if first else (LEARNED, "-")
             axis.plot(times, _positive(values), line, color=colour, label=label)
         axis.set(title=title, xlabel="time $t$")
-        _logarithmic(axis)
-        if len(fields) > 1 and len(history):
-            if axis.get_yscale() == "log":  # leave space above the curves, which fill the panel
-                low, high = axis.get_ylim()
-                axis.set_ylim(low, high * (high / low) ** 0.25)
+        shown = [np.asarray(line.get_ydata()) for line in axis.lines]
+        if any(np.isfinite(values).any() for values in shown):
+            axis.set(xscale="log", yscale="log")
+            low, high = axis.get_ylim()
+            if high < 10 * low:  # only powers of ten have tick labels
+                low, high = 10 ** np.floor(np.log10(low)), 10 ** np.ceil(np.log10(high))
+            if len(fields) > 1:  # space for the legend above the curves, which fill the panel
+                high *= (high / low) ** 0.25
+            axis.set_ylim(low, high)
+        else:
+            note = "zero throughout" if history else "no steps"
+            axis.text(0.5, 0.5, note, ha="center", va="center", transform=axis.transAxes)
+            axis.set(xticks=[], yticks=[])
+        if len(fields) > 1 and history:
             axis.legend(loc="upper center", ncols=2, columnspacing=0.8, handlelength=1.4)
     return figure
-
-
-def _logarithmic(axis: Axes) -> None:
-    """Set logarithmic scales, or write a note if there are no positive values."""
-    shown = [np.asarray(line.get_ydata()) for line in axis.lines]
-    if any(np.isfinite(values).any() for values in shown):
-        axis.set(xscale="log", yscale="log")
-        low, high = axis.get_ylim()
-        if high < 10 * low:  # only powers of ten have tick labels
-            axis.set_ylim(10 ** np.floor(np.log10(low)), 10 ** np.ceil(np.log10(high)))
-        return
-    steps = max((len(values) for values in shown), default=0)
-    note = "zero throughout" if steps else "no steps"
-    axis.text(0.5, 0.5, note, ha="center", va="center", transform=axis.transAxes)
-    axis.set(xticks=[], yticks=[])
 
 
 def _column(rows: Rows, field: str) -> np.ndarray:

@@ -1,11 +1,12 @@
-r"""Marginal densities in two dimensions: of any density, and exactly of Heston's model.
+r"""References: marginal densities, those of Heston's model in closed form, and the Kalman filter.
 
-The other component is integrated out by a trapezoidal sum over an even grid, in unconstrained
-coordinates. For smooth densities that vanish at both ends it converges faster than any power of the
-spacing.
+**Marginal densities** in two dimensions. The other component is integrated out by a trapezoidal sum
+over an even grid, in unconstrained coordinates. For smooth densities that vanish at both ends it
+converges faster than any power of the spacing.
 
-Heston's characteristic function is inverted. For $dX = (\mu - V/2)\,dt + \sqrt V\,dW_1$ and
-$dV = \kappa(\theta - V)\,dt + \sigma\sqrt V\,dW_2$ with $dW_1dW_2 = \rho\,dt$ the characteristic function of $X(t) - x_0$ is
+**Heston's model.** Its characteristic function is inverted. For
+$dX = (\mu - V/2)\,dt + \sqrt V\,dW_1$, $dV = \kappa(\theta - V)\,dt + \sigma\sqrt V\,dW_2$ with
+$dW_1dW_2 = \rho\,dt$ the characteristic function of $X(t) - x_0$ is
 $\exp(iu\mu t + C(u) + D(u)v_0)$, where $D' = \alpha - \beta D + \tfrac12\sigma^2D^2$ and
 $C' = \kappa\theta D$ with $\alpha = -\tfrac12(u^2 + iu)$ and $\beta = \kappa - i\rho\sigma u$. With
 $d = \sqrt{\beta^2 - 2\alpha\sigma^2}$ of positive real part,
@@ -16,6 +17,9 @@ $$D = \frac{2\alpha}{\beta + d}\,\frac{1 - e^{-dt}}{1 - ge^{-dt}},\qquad
 Decaying exponentials keep the logarithm on its principal branch (the "little trap" form of
 Albrecher et al. 2007). Writing $\beta - d$ as a quotient avoids cancellation for small $\sigma$.
 The variance alone is a CIR process.
+
+**Kalman filter**: exact filtering of linear SDEs, a reference for the particle filter. Observations
+are $y = Hx + \varepsilon$ with Gaussian $\varepsilon$ of covariance $R$.
 """
 
 import dataclasses
@@ -27,14 +31,22 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 from scipy.special import expm1, log1p  # NumPy's lose digits near zero for complex numbers
+from scipy.stats import multivariate_normal
 
+from ..models.exact_densities import ExactLinear
 from ..models.square_root import ExactCIR
 from ..sde.domains import AbstractDomain, Real
+from ..sde.laws import Normal
 from ..transition.transition_density import AbstractTransitionDensity
 
 # Number of draws that locate the mass, and the extension of their range on each side. The draws
 # reach three standard deviations, the extended range seven.
 _DRAWS, _BEYOND = 1024, 2 / 3
+# The transform decays exponentially; it is truncated below this value.
+_NEGLIGIBLE = 1e-15
+# Half of the period of the inverse transform extends beyond the query points by this number of
+# standard deviations: tails are exponential, not Gaussian.
+_MARGIN = 30.0
 
 
 class Marginal(NamedTuple):
@@ -84,13 +96,6 @@ def _axis(part: AbstractDomain, draws: np.ndarray, grid: int) -> tuple[np.ndarra
     coordinates, step = np.linspace(low - beyond, high + beyond, grid, retstep=True)
     x: Array = part.from_real(jnp.asarray(coordinates))
     return np.asarray(x), step * np.exp(-np.asarray(part.log_slope(x)))
-
-
-# The transform decays exponentially; it is truncated below this value.
-_NEGLIGIBLE = 1e-15
-# Half of the period of the inverse transform extends beyond the query points by this number of
-# standard deviations: tails are exponential, not Gaussian.
-_MARGIN = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,3 +184,53 @@ def _checked_start(t: float, x0: ArrayLike) -> tuple[float, float]:
     if not (np.isfinite(t) and t > 0):
         raise ValueError(f"`t` must be a positive number; got {t}.")
     return float(start[0]), float(start[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Kalman:
+    """Gaussian laws of the state given the observations up to each time."""
+
+    log_evidence: float
+    means: Float[np.ndarray, "n d"]
+    covariances: Float[np.ndarray, "n d d"]
+
+
+def kalman_filter(
+    density: ExactLinear,
+    times: Float[ArrayLike, " n"],
+    observations: Float[ArrayLike, "n k"],
+    matrix: Float[ArrayLike, "k d"],
+    noise: Float[ArrayLike, "k k"],
+    initial: Normal,
+    start: float = 0.0,
+) -> Kalman:
+    """Filter linear observations of a linear SDE exactly.
+
+    **Arguments:**
+
+    - `density`: the exact transition density of a linear SDE.
+    - `times`: increasing times of the observations.
+    - `observations`: one row for each time; a row of NaN is missing.
+    - `matrix`, `noise`: $H$ and the covariance $R$ of the observation error.
+    - `initial`: the Gaussian law of the state at time `start`.
+    - `start`: time at which `initial` holds.
+    """
+    law, level, h = initial.expand(density.dim), density.level, np.asarray(matrix)
+    factor = law.factor if law.factor.ndim == 2 else np.diag(law.factor)
+    mean, covariance = law.mean, factor @ factor.T
+    log_evidence, means, covariances = 0.0, [], []
+    gaps = np.diff(np.asarray(times, dtype=float), prepend=start)
+    for gap, y in zip(gaps, np.asarray(observations, dtype=float), strict=True):
+        if gap > 0:
+            change, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
+            decay = np.eye(len(change)) + change
+            mean = level + decay @ (mean - level)
+            covariance = decay @ covariance @ decay.T + factor @ factor.T
+        if not np.isnan(y).all():
+            spread = h @ covariance @ h.T + np.asarray(noise)
+            gain = np.linalg.solve(spread, h @ covariance).T
+            log_evidence += float(multivariate_normal.logpdf(y, h @ mean, spread))
+            mean, covariance = mean + gain @ (y - h @ mean), covariance - gain @ h @ covariance
+        means.append(mean)
+        covariances.append(covariance)
+    return Kalman(log_evidence, np.stack(means), np.stack(covariances))
