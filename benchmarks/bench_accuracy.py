@@ -19,7 +19,7 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.evaluate.study import study
+from diracflow.evaluate.errors import study
 
 # Shares of the horizon.
 TIMES = np.array([1e-4, 1e-3, 3e-3, 1e-2, 0.1, 0.3, 0.6, 1.0])

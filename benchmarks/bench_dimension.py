@@ -34,7 +34,7 @@ import numpy as np
 import diracflow as df
 from bench_accuracy import case as accuracy_case
 from diracflow.density.summary import certificate_table
-from diracflow.evaluate.study import study
+from diracflow.evaluate.errors import study
 
 CASES: dict[str, Callable[[int], df.models.Model]] = {
     "benes": lambda dim: df.models.benes(dim=dim),

@@ -28,7 +28,7 @@ from jaxtyping import Array
 from scipy.stats import multivariate_normal, qmc
 
 import diracflow as df
-from diracflow.evaluate.heston import HestonMarginals
+from diracflow.evaluate.references import HestonMarginals
 from diracflow.uses.inference import log_posterior_term
 from diracflow.uses.likelihood import transitions
 from rate_densities import Problem, learned_density

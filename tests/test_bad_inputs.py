@@ -584,7 +584,7 @@ VIEWS = {
     "lines of two": (view("lines", EXACT, None, [0.5], ZERO), "states with 1 components"),
     "lines never": (view("lines", GBM, None, [], [1.0]), "at least one time"),
     "lines in words": (view("lines", GBM, None, "now", [1.0]), "one finite number"),
-    "planes from several": (view("planes", EXACT, [0.5], [ZERO]), "must be one start"),
+    "planes from several": (view("planes", EXACT, [0.5], [ZERO]), "must be one point"),
     "error of none": (view("error_over_time", None), "must come from `diracflow.evaluate.study`"),
     "history of exact": (view("training_history", EXACT), "must come from `diracflow.learn`"),
     "posterior of none": (view("posterior_pairs", None), "must come from `diracflow.infer`"),

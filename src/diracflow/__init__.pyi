@@ -77,11 +77,11 @@ from .transition.query_progress import query_progress as query_progress
 from .transition.transition_density import AbstractTransitionDensity as AbstractTransitionDensity
 from .uses import numpyro as numpyro
 from .uses.bridges import bridge as bridge
-from .uses.estimation import maximum_likelihood as maximum_likelihood
 from .uses.filtering import filter as filter
 from .uses.green import propagate as propagate
 from .uses.inference import infer as infer
 from .uses.likelihood import log_likelihood as log_likelihood
+from .uses.likelihood import maximum_likelihood as maximum_likelihood
 from .uses.weights import WeightsVanished as WeightsVanished
 
 __version__: str

@@ -11,8 +11,8 @@ import pytest
 import diracflow as df
 from diracflow.cli.info_command import info_text
 from diracflow.density.model_file import read_header
+from diracflow.evaluate.consistency import agreement_with_paths
 from diracflow.evaluate.errors import errors
-from diracflow.evaluate.simulation import agreement_with_paths
 
 pytestmark = pytest.mark.slow  # a training on a domain takes a minute to compile
 SETTINGS = {"preset": "quick", "hidden": 4, "tolerance": 1e-2, "certify": False}

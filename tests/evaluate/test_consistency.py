@@ -9,8 +9,7 @@ import pytest
 
 import diracflow as df
 from diracflow.cli.check_command import check_model, check_text
-from diracflow.evaluate.consistency import chapman_kolmogorov
-from diracflow.evaluate.simulation import agreement_with_paths, euler_maruyama
+from diracflow.evaluate.consistency import agreement_with_paths, chapman_kolmogorov, euler_maruyama
 
 X0 = np.array([0.4, -0.3])
 

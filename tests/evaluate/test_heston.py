@@ -8,7 +8,7 @@ from scipy.stats import kstest, ncx2, norm
 
 import diracflow as df
 from diracflow.evaluate import HestonMarginals, marginals
-from diracflow.evaluate.simulation import euler_maruyama
+from diracflow.evaluate.consistency import euler_maruyama
 from diracflow.sde.chart import Chart
 
 LAW = HestonMarginals(rate=2.0, level=0.09, noise=0.3, correlation=-0.6, drift=0.05)

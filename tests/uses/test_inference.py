@@ -9,7 +9,7 @@ import pytest
 import xarray
 
 import diracflow as df
-from diracflow.uses.posterior import convergence, warn_of
+from diracflow.uses.inference import convergence, warn_of
 
 OU = df.ExactOrnsteinUhlenbeck()
 TRUE = {"rate": 0.8, "level": 0.3, "noise": 0.6}
@@ -98,7 +98,7 @@ BAD_CALLS = {
     "two numbers": (PRIOR | {"level": df.Normal([0.0, 0.0])}, GOOD, {}, "law of one number"),
     "batch": (PRIOR | {"level": dist.Normal(np.zeros(3), 1.0)}, GOOD, {}, "law of one number"),
     "a number": (PRIOR | {"level": 3.0}, GOOD, {}, "`level` must be a law.*3.0"),
-    "product": (PRIOR | {"level": df.Product(df.Normal())}, GOOD, {}, "must be a `Normal`.*Prod"),
+    "product": (PRIOR | {"level": df.Product(df.Normal())}, GOOD, {}, "a `Normal`.*Prod"),
     "range": (
         PRIOR | {"noise": df.Normal(0.0, 1.0)},
         GOOD,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.evaluate.study import study
+from diracflow.evaluate.errors import study
 
 
 @pytest.fixture(scope="module")

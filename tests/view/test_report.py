@@ -129,7 +129,7 @@ def test_a_training_that_stopped_says_why(trained):
     stopped = trained.with_provenance(status=df.Status.STEP_LIMIT, plan=plan)
     from diracflow.view.report import _head
 
-    words = "".join(Read("".join(_head(stopped, "model.dflow"))).text)
+    words = "".join(Read("".join(_head(stopped, "model.dflow", "x"))).text)
     assert "STEP_LIMIT" in words
     assert "of 3" in words
     assert "max_steps" in words

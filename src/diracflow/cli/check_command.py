@@ -8,8 +8,7 @@ import numpy as np
 
 from ..density.learned import LearnedDensity
 from ..density.summary import described, landmarks, split
-from ..evaluate.consistency import chapman_kolmogorov
-from ..evaluate.simulation import agreement_with_paths
+from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
 from .inputs import load_model
 
 # Times at which a model is checked, as fractions of the horizon.

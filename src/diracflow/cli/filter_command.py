@@ -16,8 +16,7 @@ from .streams import emit
 if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
-    from ..uses.filtering import Filtered
-    from ..uses.particles import Observe
+    from ..uses.filtering import Filtered, Observe
 
 
 def filter(  # the standard term

@@ -6,7 +6,7 @@ import jax.random as jr
 
 from ..density.learned import LearnedDensity
 from ..density.summary import certificate_table
-from ..evaluate.study import study
+from ..evaluate.errors import study
 from ..transition.transition_density import AbstractTransitionDensity
 from .inputs import load_with_exact
 from .results import require_writable

@@ -11,7 +11,7 @@ import jax.random as jr
 
 from .. import view
 from ..density.learned import LearnedDensity
-from ..evaluate.study import Study, study
+from ..evaluate.errors import Study, study
 from ..learning import TrainingFailed
 from ..models.catalogue import Model, model
 from ..planning.settings import settings_for

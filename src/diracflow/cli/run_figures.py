@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from .. import view
 from ..density.learned import LearnedDensity
 from ..density.summary import landmarks, split
-from ..evaluate.study import Study
+from ..evaluate.errors import Study
 from ..models.catalogue import Model
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import propagate

@@ -1,23 +1,14 @@
 """Error measures against exact densities, and reference solutions."""
 
-from .errors import Errors, bootstrap_mean, errors
-from .heston import HestonMarginals
-from .kalman import Kalman, kalman_filter
-from .marginals import Marginal, marginals
-from .spectral_grid import SpectralGrid, transition_densities
-from .study import Study, study
-
-__all__ = [
-    "Errors",
-    "HestonMarginals",
-    "Kalman",
-    "Marginal",
-    "SpectralGrid",
-    "Study",
-    "bootstrap_mean",
-    "errors",
-    "kalman_filter",
-    "marginals",
-    "study",
-    "transition_densities",
-]
+from .errors import Errors as Errors
+from .errors import Study as Study
+from .errors import bootstrap_mean as bootstrap_mean
+from .errors import errors as errors
+from .errors import study as study
+from .references import HestonMarginals as HestonMarginals
+from .references import Kalman as Kalman
+from .references import Marginal as Marginal
+from .references import kalman_filter as kalman_filter
+from .references import marginals as marginals
+from .spectral_grid import SpectralGrid as SpectralGrid
+from .spectral_grid import transition_densities as transition_densities

@@ -22,6 +22,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
 from ..sde.chart import start_coordinates
 from ..sde.parameters import Params
@@ -192,11 +193,8 @@ def _start_by_start(
 ) -> Float[Array, "points starts"]:
     # Terms that depend on the start alone are computed once for all points.
     state = density._at_time(t)
-
-    def row(points: Float[Array, "points d"], x0: Float[Array, " d+k"]) -> Float[Array, " points"]:
-        return jax.vmap(lambda x: density._log_prob(state, x, x0))(points)
-
-    return jax.lax.map(lambda args: row(*args), (jnp.moveaxis(x, 1, 0), x0)).T
+    row = lambda pair: jax.vmap(lambda x: density._log_prob(state, x, pair[1]))(pair[0])
+    return jax.lax.map(row, (jnp.moveaxis(x, 1, 0), x0)).T
 
 
 def bootstrap_mean(
@@ -211,3 +209,65 @@ def bootstrap_mean(
     tails = 50 * (1 - level), 50 * (1 + level)
     low, high = np.percentile(means, tails, axis=-1)
     return table.mean(axis=-1), low, high
+
+
+class Study(NamedTuple):
+    """Errors of a learned density and of its source, of shape `(times, starts)`."""
+
+    times: Float[np.ndarray, " times"]
+    starts: Float[np.ndarray, "starts d"]
+    learned: Errors
+    source: Errors
+
+    def summary(self) -> list[dict[str, float]]:
+        """Return one row for each time: means over the starts."""
+        rows = []
+        for i, t in enumerate(self.times):
+            squares = self.learned.squared_l2[i]
+            _, low, high = map(float, bootstrap_mean(squares))
+            row = {"t": float(t), "squared_l2_low": low, "squared_l2_high": high}
+            row["squared_l2_max"] = float(squares.max())
+            for name in ("squared_l2", "kl", "total_variation"):
+                stderrs = getattr(self.learned, f"{name}_stderr")[i]
+                row[name] = float(getattr(self.learned, name)[i].mean())
+                # Of a mean of independent estimates.
+                row[f"{name}_stderr"] = float(np.sqrt(np.sum(stderrs**2)) / len(stderrs))
+                row[f"source_{name}"] = float(getattr(self.source, name)[i].mean())
+            rows.append(row)
+        return rows
+
+
+def study(
+    density: LearnedDensity,
+    exact: AbstractTransitionDensity,
+    *,
+    key: PRNGKeyArray,
+    starts: int = 64,
+    times: Float[np.ndarray, " times"] | None = None,
+    samples: int = 512,
+) -> Study:
+    """Compare a learned density with the exact one over its horizon and its start law.
+
+    **Arguments:**
+
+    - `density`, `exact`: the learned and the exact density.
+    - `key`: a random key for starts and samples. Starts, with parameters and start times if the
+        density depends on them, are drawn from the laws that the density was trained on.
+    - `starts`: number of starts.
+    - `times`: times; by default sixteen, logarithmically spaced over three decades.
+    - `samples`: number of draws for each time and start, above two dimensions.
+    """
+    checked_count("starts", starts)
+    key = checked_key(key)
+    if times is None:
+        times = density.horizon * np.geomspace(1e-3, 1.0, 16)
+    start_key, sample_key = jr.split(key)
+    # float32 cannot resolve errors below 1e-6.
+    with jax.enable_x64(True):
+        g = density.scope.law.sample(start_key, (starts,))
+        x0, conditioning = np.asarray(g[:, : density.dim]), density._keywords(g[:, density.dim :])
+        learned, source = (
+            errors(candidate, exact, times, x0, key=sample_key, samples=samples, **conditioning)
+            for candidate in (density, density.source_only())
+        )
+    return Study(np.asarray(times), x0, learned, source)

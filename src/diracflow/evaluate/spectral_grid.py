@@ -75,21 +75,6 @@ class SpectralGrid:
         """Return all nodes, of shape `(points, ..., dim)`."""
         return np.stack(np.meshgrid(*self.axes(), indexing="ij"), axis=-1)
 
-    def tapers(self, x: np.ndarray) -> np.ndarray:
-        """Return, for each axis, a factor that is one in the inner box and zero at the faces.
-
-        It makes the drift periodic: a jump at a face would excite all waves of the grid.
-        """
-        centre, half = np.add(self.low, self.high) / 2, np.subtract(self.high, self.low) / 2
-        return 0.5 * erfc((np.abs((x - centre) / half) - 0.82) / 0.04)
-
-    def derivative(self, axis: int) -> np.ndarray:
-        """Return the matrix that differentiates along an axis."""
-        n, side = self.points, self.high[axis] - self.low[axis]
-        j = np.arange(n)[:, None] - np.arange(n)[None]
-        off = 0.5 * (-1.0) ** j / np.sin(np.pi * np.where(j == 0, 0.5, j) / n)
-        return np.where(j == 0, 0.0, off) * 2 * np.pi / side
-
     def dirac(self, x0: np.ndarray) -> np.ndarray:
         """Return the Dirac measure at `x0`, filtered to the waves that the grid resolves."""
         value = np.ones(())
@@ -135,7 +120,10 @@ class _Operator:
         t = jnp.zeros(())
         drifts = jax.vmap(lambda x: sde.drift(t, x))
         covariance = jax.vmap(lambda x: sde.covariance(t, x))(nodes)
-        tapers = grid.tapers(np.asarray(nodes))
+        # One in the inner box and zero at the faces. A drift with a jump at a face would excite all
+        # waves of the grid.
+        centre, half = np.add(grid.low, grid.high) / 2, np.subtract(grid.high, grid.low) / 2
+        tapers = 0.5 * erfc((np.abs((np.asarray(nodes) - centre) / half) - 0.82) / 0.04)
 
         def periodic(i: int) -> jax.Array:
             # Towards the faces of axis i this drift tends to the mean of its values there. If it
@@ -154,7 +142,11 @@ class _Operator:
             }
             for i in range(grid.dim)
         ]
-        self.matrices = [jnp.asarray(grid.derivative(axis)) for axis in range(grid.dim)]
+        # Differentiation of a trigonometric polynomial of period two pi.
+        n, j = grid.points, np.subtract.outer(np.arange(grid.points), np.arange(grid.points))
+        off = 0.5 * (-1.0) ** j / np.sin(np.pi * np.where(j == 0, 0.5, j) / n)
+        unit = np.where(j == 0, 0.0, off)
+        self.matrices = [jnp.asarray(unit * 2 * np.pi / side) for side in 2 * half]
 
     def along(self, axis: int, p: jax.Array) -> jax.Array:
         return jnp.moveaxis(jnp.tensordot(self.matrices[axis], p, (1, axis)), 0, axis)

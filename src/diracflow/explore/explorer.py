@@ -1,4 +1,9 @@
-"""Answers to the requests of the page.
+"""Answers to the requests of the page: pictures, error bounds and bridges.
+
+A query is `t=0.5&x0=0.1,-0.2&p.rate=1.5&s=0&pair=1,2&kind=section&x1=1,1&box=-2,2,-3,3`: time,
+start, parameters, start time, components shown, section or marginal, end of the bridges, axes.
+Axes stay fixed during small changes. The shapes of arrays are the same for every query, so that
+each program is compiled once.
 
 A picture must not wait for a certificate or a bridge, which take longer. So each kind of request
 has a separate lock, under which queries are answered one at a time.
@@ -8,26 +13,236 @@ import json
 import struct
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
+import jax
 import jax.random as jr
 import numpy as np
 
 from ..density.learned import LearnedDensity
+from ..density.summary import landmarks
 from ..models.catalogue import exact_of
+from ..sde.conditioning import support
+from ..sde.laws import Uniform
 from ..training.status import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.bridges import bridge
-from .controls import EARLIEST, controls
-from .picture import described, picture
-from .query import Query, read_query
 
+KINDS = ("section", "marginal")
+# The shortest time, relative to the horizon. At shorter times the density is a narrow peak.
+EARLIEST = 1e-3
+# Ranges extend beyond the range of these draws by this fraction of it, so that users see where the
+# page warns of starts outside the training law.
+_RANGE_DRAWS, _RANGE_MARGIN = 4096, 0.25
+# Number of points of a curve, and along each side of a plane.
+LINE, PLANE = 401, 96
+# Number of draws shown as points; of draws and bins of a marginal.
+CLOUD, DRAWS, BINS = 1024, 2**14, 40
+# The axes extend beyond these quantiles of the draws by this fraction of the range between them.
+_QUANTILES, _MARGIN = (0.005, 0.995), 0.15
 # Number of times of a certificate, even in the square root of time, and samples at each node.
 _TIMES, _SAMPLES = 16, 32
 # Number of certificates kept, one for each start.
 _CACHED = 64
 # Bridges: time steps, weighted paths, paths shown.
 _STEPS, _PATHS, _SHOWN = 60, 64, 12
+
+
+class Query(NamedTuple):
+    """A parsed query. The density checks its values."""
+
+    t: float
+    x0: np.ndarray
+    conditioning: dict[str, Any]  # keyword arguments `params` and `start_time` of a query
+    pair: tuple[int, ...]  # indices of the one or two components shown
+    kind: str
+    x1: np.ndarray | None
+    box: np.ndarray | None  # lower and upper end of each axis
+
+    @property
+    def start(self) -> tuple:
+        """Everything a certificate depends on except the time, as a dictionary key."""
+        params, start_time = self.conditioning["params"], self.conditioning["start_time"]
+        return (*self.x0.tolist(), *params.values(), start_time)
+
+
+def read_query(text: str, density: LearnedDensity) -> Query:
+    """Parse `text`; raise a `ValueError` that explains what is wrong with it."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, max_num_fields=100)
+    except ValueError as error:
+        raise ValueError(f"A query must have the form name=value&...; {error}.") from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("A query must contain each field at most once.")
+    names = {f"p.{name}": name for name in density.params}
+    known = {"t", "x0", "s", "pair", "kind", "x1", "box", *names}
+    unknown = sorted(set(fields) - known)
+    if unknown:
+        raise ValueError(f"Unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+    for name in ("t", "x0", *names):
+        if name not in fields:
+            raise ValueError(f"The field `{name}` is missing.")
+    params = {name: _number(key, fields[key]) for key, name in names.items()}
+    pair, kind = _pair(fields.get("pair"), density.dim), fields.get("kind", KINDS[0])
+    if kind not in KINDS:
+        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind[:40]!r}.")
+    s, x1 = fields.get("s"), fields.get("x1")
+    box = _numbers("box", fields["box"], 2 * len(pair)).reshape(-1, 2) if "box" in fields else None
+    if box is not None and np.any(box[:, 0] >= box[:, 1]):
+        raise ValueError("`box` must be a lower and an upper end for each axis, in this order.")
+    return Query(
+        t=_number("t", fields["t"]),
+        x0=_numbers("x0", fields["x0"], density.dim),
+        conditioning={"params": params, "start_time": None if s is None else _number("s", s)},
+        pair=pair,
+        kind=kind,
+        x1=None if x1 is None else _numbers("x1", x1, density.dim),
+        box=box,
+    )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"`{name}` must be a number; got {text[:40]!r}.") from None
+    if not np.isfinite(number):
+        raise ValueError(f"`{name}` must be finite; got {number}.")
+    return number
+
+
+def _numbers(name: str, text: str, count: int) -> np.ndarray:
+    parts = text.split(",")
+    if len(parts) != count:
+        raise ValueError(f"`{name}` must be {count} numbers separated by commas; got {len(parts)}.")
+    return np.array([_number(name, part) for part in parts])
+
+
+def _pair(text: str | None, dim: int) -> tuple[int, ...]:
+    if dim == 1:
+        if text is not None:
+            raise ValueError("This density has one component; omit `pair`.")
+        return (0,)
+    if text is None:
+        return (0, 1)
+    first, second = _numbers("pair", text, 2)
+    known = range(1, dim + 1)
+    if first not in known or second not in known or first == second:
+        raise ValueError(f"`pair` must be two different components from 1 to {dim}; got {text!r}.")
+    return int(first) - 1, int(second) - 1
+
+
+def controls(density: LearnedDensity) -> dict[str, Any]:
+    """Return the range and the initial value of every number in a query, in plain Python."""
+    centre = landmarks(density.scope.law)["centre"]
+    rows = [
+        # Four digits, as the sliders show, unless rounding leaves the range.
+        {"low": float(a), "high": float(b), "value": float(np.clip(float(f"{v:.4g}"), a, b))}
+        for a, b, v in zip(*_ranges(density), centre, strict=True)
+    ]
+    dim, count, horizon = density.dim, len(density.params), density.horizon
+    return {
+        "t": {"low": EARLIEST * horizon, "high": horizon, "value": horizon / 2},
+        "x0": rows[:dim],
+        "params": [
+            {"name": name, **row}
+            for name, row in zip(density.params, rows[dim : dim + count], strict=True)
+        ],
+        "start_time": rows[dim + count] if density.start_time is None else None,
+    }
+
+
+def _ranges(density: LearnedDensity) -> tuple[np.ndarray, np.ndarray]:
+    with jax.enable_x64(True):
+        draws = np.asarray(density.scope.law.sample(jr.key(0), (_RANGE_DRAWS,)))
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    margin = _RANGE_MARGIN * (high - low)
+    times = density.scope.start_times
+    laws = [*density.scope.params, *([] if times is None else [times])]
+    ends = [*(part.ends for part in density.sde.domain), *map(support, laws)]
+    least, most = np.array(ends).T
+    # A range that would leave an open domain ends half way between the outermost draw and the end.
+    low_end = np.where(low - margin > least, low - margin, (low + least) / 2)
+    high_end = np.where(high + margin < most, high + margin, (high + most) / 2)
+    # A uniform law of a parameter has no density outside its box; the box includes its ends.
+    boxed = np.array([False] * density.dim + [isinstance(law, Uniform) for law in laws])
+    return np.where(boxed, least, low_end), np.where(boxed, most, high_end)
+
+
+class Picture(NamedTuple):
+    """Density values over a box, and draws of all components."""
+
+    box: np.ndarray  # lower and upper end of each axis
+    cloud: np.ndarray
+    learned: np.ndarray  # the first array axis is that of the first component shown
+    exact: np.ndarray | None
+    rest: dict[int, float]  # values of the components held fixed, by index
+
+    def describe(self) -> dict[str, Any]:
+        """Return all data but the arrays, in plain Python."""
+        distance = None  # unknown if the picture does not show all components
+        if self.exact is not None and self.cloud.shape[1] == self.learned.ndim:
+            cell = np.prod((self.box[:, 1] - self.box[:, 0]) / (np.array(self.learned.shape) - 1))
+            distance = float(0.5 * cell * np.sum(np.abs(self.learned - self.exact)))
+        return {
+            "box": self.box.tolist(),
+            "shape": list(self.learned.shape),
+            "cloud": list(self.cloud.shape),
+            "exact": self.exact is not None,
+            "rest": {str(i + 1): value for i, value in self.rest.items()},
+            "mean": self.cloud.mean(axis=0).tolist(),
+            "deviation": self.cloud.std(axis=0).tolist(),
+            "total_variation": distance,
+        }
+
+
+def picture(
+    density: LearnedDensity, exact: AbstractTransitionDensity | None, query: Query
+) -> Picture:
+    """Evaluate a query. All queries use the same noise, so that points move continuously."""
+    laws = [density] if exact is None else [density, exact]
+    marginal = query.kind == "marginal" and density.dim > 2
+    start, shape = (query.t, query.x0), (DRAWS if marginal else CLOUD,)
+    draws = [np.asarray(law.sample(jr.key(0), *start, shape, **query.conditioning)) for law in laws]
+    cloud = draws[0][:CLOUD]
+    box = query.box if query.box is not None else _axes(density, query, cloud)
+    held = [] if marginal else [i for i in range(density.dim) if i not in query.pair]
+    rest = {i: float(cloud[:, i].mean()) for i in held}
+    if marginal:
+        # Bins are centred on a grid from end to end of the box.
+        widths = (box[:, 1] - box[:, 0]) / (BINS - 1)
+        edges = (box[:, 0] + widths * (np.arange(BINS + 1)[:, None] - 0.5)).T
+        counts = [np.histogramdd(x[:, list(query.pair)], bins=list(edges))[0] for x in draws]
+        fields = [count / (DRAWS * np.prod(widths)) for count in counts]
+    else:
+        count = LINE if len(query.pair) == 1 else PLANE
+        grid = np.meshgrid(*(np.linspace(low, high, count) for low, high in box), indexing="ij")
+        columns = dict(zip(query.pair, grid, strict=True))
+        columns |= {i: np.full(grid[0].shape, value) for i, value in rest.items()}
+        points = np.stack([columns[i].ravel() for i in range(density.dim)], axis=-1)
+        values = [np.asarray(law.prob(points, *start, **query.conditioning)) for law in laws]
+        fields = [value.reshape(grid[0].shape) for value in values]
+    return Picture(box, cloud, fields[0], None if exact is None else fields[1], rest)
+
+
+def _axes(density: LearnedDensity, query: Query, cloud: np.ndarray) -> np.ndarray:
+    low, high = np.quantile(cloud, _QUANTILES, axis=0)
+    margin = _MARGIN * (high - low)
+    low, high = low - margin, high + margin
+    if query.x1 is not None:  # show both ends of a bridge
+        ends = np.stack([query.x0, query.x1])
+        low, high = np.minimum(low, ends.min(axis=0)), np.maximum(high, ends.max(axis=0))
+    shown = list(query.pair)
+    low, high = low[shown], high[shown]
+    # Rounded, so that the axes are constant under small changes.
+    width = 2 ** (np.ceil(4 * np.log2(np.maximum(high - low, 1e-12))) / 4)
+    step = width / 8
+    middle = step * np.round((low + high) / 2 / step)
+    half = width / 2 + step / 2  # rounding moves the middle by at most half a step
+    least, most = np.array([density.sde.domain[i].ends for i in shown]).T
+    return np.stack([np.maximum(middle - half, least), np.minimum(middle + half, most)], axis=-1)
 
 
 class Explorer:
@@ -69,7 +284,7 @@ class Explorer:
             validity = self._validity(query)
             shown = picture(self.density, self.exact, query)
         arrays = [shown.learned, shown.cloud, *([] if shown.exact is None else [shown.exact])]
-        return packed(described(shown) | validity, arrays)
+        return packed(shown.describe() | validity, arrays)
 
     def certificate(self, text: str) -> dict[str, Any]:
         """Return the error bound over all times from one start; the `t` of the query is ignored."""
@@ -77,7 +292,11 @@ class Explorer:
         self._validity(query)
         with self._locks["certificate"]:
             if query.start not in self._certificates:
-                self._certificates[query.start] = self._bounds(query)
+                times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
+                asked = jr.key(0), times, query.x0, _SAMPLES
+                found = self.density.certificate(*asked, **query.conditioning)
+                columns = {"t": times, **found._asdict()}
+                self._certificates[query.start] = {n: a.tolist() for n, a in columns.items()}
             self._certificates.move_to_end(query.start)
             while len(self._certificates) > _CACHED:
                 self._certificates.popitem(last=False)
@@ -126,11 +345,6 @@ class Explorer:
             "coverage": float(self.density.coverage(query.x0, **query.conditioning)),
             "outside": bool(self.density.outside(query.x0, **query.conditioning)),
         }
-
-    def _bounds(self, query: Query) -> dict[str, Any]:
-        times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
-        found = self.density.certificate(jr.key(0), times, query.x0, _SAMPLES, **query.conditioning)
-        return {name: array.tolist() for name, array in (("t", times), *found._asdict().items())}
 
 
 def packed(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:

@@ -46,7 +46,12 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, explorer: Explorer, port: int = 0):
         self.explorer = explorer
-        self.page = _page()
+        # The files of the page by path. No other file is served.
+        self.page = {
+            f"/{file.name}": (_TYPES[file.name.rpartition(".")[2]], file.read_bytes())
+            for file in files(__package__).joinpath("page").iterdir()
+        }
+        self.page["/"] = self.page["/index.html"]
         try:
             super().__init__((ADDRESS, port), _Handler)
         except OSError as error:
@@ -64,11 +69,6 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         """Address of the page."""
         return f"http://{ADDRESS}:{self.server_port}/"
-
-    @property
-    def hosts(self) -> set[str]:
-        """Values of the `Host` header that are accepted."""
-        return {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore connections that the browser dropped; report other errors."""
@@ -103,25 +103,29 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, kind, content)
 
     def _answer(self) -> tuple[str, bytes]:
-        self._require_our_host()
+        named = self.headers.get_all("Host") or []
+        known = [f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")]
+        if len(named) != 1 or named[0].lower() not in known:
+            raise _HTTPError(403, f"This page is only served as {self.server.url}.")
         if len(self.path) > MAX_ADDRESS:
             raise _HTTPError(414, f"Addresses must have at most {MAX_ADDRESS} characters.")
         path, _, query = self.path.partition("?")
         if path.startswith("/api/"):
-            self._require_our_page()
-            return _api(self.server.explorer, path.removeprefix("/api/"), query)
+            if self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+                raise _HTTPError(403, "Only the page of the explorer may send this request.")
+            return self._api(path.removeprefix("/api/"), query)
         if path in self.server.page:
             return self.server.page[path]
         raise _HTTPError(404, "Not found; the page is at /.")
 
-    def _require_our_host(self) -> None:
-        named = self.headers.get_all("Host") or []
-        if len(named) != 1 or named[0].lower() not in self.server.hosts:
-            raise _HTTPError(403, f"This page is only served as {self.server.url}.")
-
-    def _require_our_page(self) -> None:
-        if self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-            raise _HTTPError(403, "Only the page of the explorer may send this request.")
+    def _api(self, name: str, query: str) -> tuple[str, bytes]:
+        explorer = self.server.explorer
+        if name in ("picture", "bridge"):
+            return "application/octet-stream", getattr(explorer, name)(query)
+        if name not in ("certificate", "model"):
+            raise _HTTPError(404, f"Unknown request {name[:40]!r}.")
+        found = explorer.model() if name == "model" else explorer.certificate(query)
+        return "application/json", json.dumps(found).encode()
 
     def _send_error(self, status: int, message: str) -> None:
         self._send(status, "application/json", json.dumps({"error": message}).encode())
@@ -148,22 +152,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: each move of a slider would be a line."""
-
-
-def _api(explorer: Explorer, name: str, query: str) -> tuple[str, bytes]:
-    if name in ("picture", "bridge"):
-        return "application/octet-stream", getattr(explorer, name)(query)
-    if name == "certificate":
-        return "application/json", json.dumps(explorer.certificate(query)).encode()
-    if name == "model":
-        return "application/json", json.dumps(explorer.model()).encode()
-    raise _HTTPError(404, f"Unknown request {name[:40]!r}.")
-
-
-def _page() -> dict[str, tuple[str, bytes]]:
-    """Return the files of the page by path. No other file is served."""
-    found = {
-        f"/{file.name}": (_TYPES[file.name.rpartition(".")[2]], file.read_bytes())
-        for file in files(__package__).joinpath("page").iterdir()
-    }
-    return {**found, "/": found["/index.html"]}

@@ -19,7 +19,7 @@ import jax
 import jax.random as jr
 
 from ..density.learned import LearnedDensity
-from ..evaluate.study import study
+from ..evaluate.errors import study
 from ..learning import TrainingFailed, learn
 from ..storage.lock import Locked, locked
 from ..training.threads import limit_threads

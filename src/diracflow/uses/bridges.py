@@ -13,29 +13,46 @@ step but enters the target over the last step only, where it is almost Gaussian.
 $s_k = t - t(1 - k/n)^2$, since the guiding drift grows as $1/(t - s)$.
 
 If the state is constrained to a domain, paths are simulated in unconstrained coordinates, so that
-none leaves the domain. The proposals are in `bridge_proposals`.
+none leaves the domain. A path is at $y$, a time $r$ before it reaches $x_1$. Its next point $y'$, a
+time $h$ later, is drawn from a Gaussian that depends on where the noise enters.
+
+**Noise in every component.** The proposal has the guided mean $y + h(b + \Sigma\nabla\log\rho)$ and
+the covariance $\Sigma h(r - h)/r$ of a Brownian bridge. A Brownian motion is bridged exactly by
+steps of any length.
+
+**Degenerate noise.** There the proposal above has no density. The target density of $y'$ is
+$p_h(y' | y)\,\rho(x_1 | r - h, y')$ up to a constant. If both factors are Gaussian,
+$p_h = N(m, LL^\top)$ and, linearised at $m$, $\rho = N(x_1; \Phi y' + \dots, RR^\top)$, then in
+$y' = m + L\zeta$ it is normal with precision $I + B^\top B$, $B = R^{-1}\Phi L$. Both Gaussians
+come from moment closure; the mean uses the score of the density at $m$. Linear SDEs are bridged
+exactly by steps of any length. The standard deviations of the components scale with
+different powers of $h$; in $\zeta$ all numbers are of order one.
 """
 
+import abc
 from collections.abc import Callable
-from typing import NamedTuple, Unpack
+from typing import Any, Unpack
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..equation.moving_frame import Frame
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
 from ..sde.chart import Chart
 from ..sde.coefficient_checks import is_degenerate_at
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..source.euler import EulerSource
+from ..source.gaussian_source import AbstractGaussianSource, standard_log_prob
 from ..source.moments import MomentSource, graded_basis
 from ..source.source_density import SourceDensity
 from ..transition.charted_density import MappedDensity
 from ..transition.transition_density import AbstractTransitionDensity, require_density
-from .bridge_proposals import AbstractProposal, GuidedEuler, GuidedLinearised, simulate_paths
 from .underlying_sde import (
     Conditioning,
     began_at,
@@ -46,7 +63,7 @@ from .underlying_sde import (
     require_homogeneous,
     scalars,
 )
-from .weights import WeightsVanished, effective_fraction, normalised, systematic
+from .weights import WeightsVanished, effective_fraction, systematic
 
 
 class Bridge(eqx.Module):
@@ -60,7 +77,7 @@ class Bridge(eqx.Module):
     @property
     def weights(self) -> Float[Array, " paths"]:
         """Normalised weights, which sum to one."""
-        return normalised(self.log_weights)
+        return jax.nn.softmax(self.log_weights)
 
     @property
     def effective_share(self) -> float:
@@ -133,26 +150,105 @@ def bridge(
     """
     key, steps = checked_key(key), checked_count("steps", steps, least=2)
     paths = checked_count("paths", paths)
-    process = _conditioned_process(density, (x0, x1), t, sde, local, **conditioning)
-    remaining = t * (1 - jnp.arange(steps + 1, dtype=process.start.dtype) / steps) ** 2
-    check_start_times(density, process.began + (t - remaining[:-1]), "bridge")
-    return _weighted_paths(process, key, remaining, paths)
+    guided = _guided(density, (x0, x1), t, sde, local, **conditioning)
+    return _weighted_paths(density, t, guided, key, steps, paths)
 
 
-class _ConditionedProcess(NamedTuple):
-    """Checked arguments of `bridge`: the process moves from `start` to `end` in a time `t`."""
+class AbstractProposal(eqx.Module):
+    """Gaussian proposals for the steps of a path that ends at `end`."""
 
-    density: AbstractTransitionDensity
-    local: AbstractTransitionDensity | None
-    sde: SDE
+    density: AbstractTransitionDensity  # its start score guides the path
+    local: AbstractTransitionDensity  # the target transition over one step
     params: dict[str, Array]
-    start: Float[Array, " d"]
+    arrival: Float[Array, ""]  # time at which the path reaches its end
     end: Float[Array, " d"]
-    began: float  # time at which the process is at `start`
-    t: float
+    source: AbstractGaussianSource  # the Gaussian of one unconditioned step
+
+    @abc.abstractmethod
+    def frames(self, y: Float[Array, "n d"], r: Float[Array, ""], h: Float[Array, ""]) -> Frame:
+        """Return the proposals from the points `y`: `r` is the remaining time, `h` the step."""
+
+    def step(
+        self, key: PRNGKeyArray, y: Float[Array, "n d"], r: Float[Array, ""], h: Float[Array, ""]
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """Return the next points, and the log-ratios of target to proposal there."""
+        frames = self.frames(y, r, h)
+        noise = jr.normal(key, y.shape, y.dtype)
+        new = jax.vmap(Frame.restore)(frames, noise)
+        log_q = jax.vmap(lambda f, z: standard_log_prob(z) - f.log_det())(frames, noise)
+        return new, self.local.log_prob(new, h, y, **self.keywords(self.local, r)) - log_q
+
+    def keywords(self, density: AbstractTransitionDensity, r: Array) -> dict[str, Any]:
+        """Return the keyword arguments of a query that starts a time `r` before the end."""
+        return {
+            "params": self.params if density.params else None,
+            "start_time": self.arrival - r if density.start_time is None else None,
+        }
 
 
-def _conditioned_process(
+class GuidedEuler(AbstractProposal):
+    """Euler steps of Doob's transform, with the covariance of a Brownian bridge."""
+
+    def frames(self, y: Float[Array, "n d"], r: Float[Array, ""], h: Float[Array, ""]) -> Frame:
+        sde, now = self.source.sde, self.arrival - r
+
+        def frame(y: Float[Array, " d"], score: Float[Array, " d"]) -> Frame:
+            covariance = sde.covariance(now, y)
+            guided = sde.drift(now, y) + covariance @ score
+            factor = jnp.sqrt(h * (r - h) / r) * jnp.linalg.cholesky(covariance)
+            return Frame(y + h * guided, factor)
+
+        scores = self.density.start_score(self.end, r, y, **self.keywords(self.density, r))
+        return jax.vmap(frame)(y, scores)
+
+
+class GuidedLinearised(AbstractProposal):
+    """Steps of the linearised SDE, conditioned on the end."""
+
+    def frames(self, y: Float[Array, "n d"], r: Float[Array, ""], h: Float[Array, ""]) -> Frame:
+        free = jax.vmap(lambda y: self._free(h, y, r))(y)
+        later = self.keywords(self.density, r - h)
+        scores = self.density.start_score(self.end, r - h, free.mean, **later)
+        return jax.vmap(lambda free, score: self._conditioned(free, score, r - h))(free, scores)
+
+    def _free(self, h: Array, y: Float[Array, " d"], r: Array) -> Frame:
+        """Return the unconditioned Gaussian after a time `h`, from a time `r` before the end."""
+        known = self.source.start_time is not None
+        return self.source.frame(h, y if known else jnp.append(y, self.arrival - r))
+
+    def _conditioned(self, free: Frame, score: Float[Array, " d"], left: Float[Array, ""]) -> Frame:
+        eye = jnp.eye(len(score), dtype=score.dtype)
+        ahead = self._free(left, free.mean, left)
+        transfer = jax.jacfwd(lambda x: self._free(left, x, left).mean)(free.mean)
+        pull = solve_triangular(ahead.factor, transfer @ free.factor, lower=True)
+        # A precision U U^T with U upper triangular has the covariance N N^T with N = U^-T lower.
+        upper = jnp.linalg.cholesky((eye + pull.T @ pull)[::-1, ::-1])[::-1, ::-1]
+        narrowing = solve_triangular(upper, eye, lower=False).T
+        shift = narrowing @ (narrowing.T @ (free.factor.T @ score))
+        return Frame(free.mean + free.factor @ shift, free.factor @ narrowing)
+
+
+@eqx.filter_jit
+def _simulate_paths(
+    proposal: AbstractProposal, key: PRNGKeyArray, x0: Array, remaining: Array, paths: int
+) -> tuple[Float[Array, "steps-1 paths d"], Float[Array, " paths"]]:
+    """Return the points of all paths between the two ends, and their log-weights."""
+    r = remaining[:-2]
+    h = r - remaining[1:-1]
+
+    def step(state: tuple, inputs: tuple) -> tuple[tuple, Array]:
+        y, log_weights = state
+        new, log_ratio = proposal.step(inputs[0], y, *inputs[1:])
+        return (new, log_weights + log_ratio), new
+
+    first = jnp.broadcast_to(x0, (paths, len(x0))), jnp.zeros(paths, x0.dtype)
+    (y, log_weights), inner = jax.lax.scan(step, first, (jr.split(key, len(r)), r, h))
+    last = proposal.keywords(proposal.density, remaining[-2])
+    log_prob = proposal.density.log_prob(proposal.end, remaining[-2], y, **last)
+    return inner, log_weights + log_prob
+
+
+def _guided(
     density: AbstractTransitionDensity,
     ends: tuple[ArrayLike, ArrayLike],
     t: float,
@@ -160,16 +256,16 @@ def _conditioned_process(
     local: AbstractTransitionDensity | None,
     params: Params | None = None,
     start_time: float | None = None,
-) -> _ConditionedProcess:
+) -> tuple[AbstractProposal, Chart, Float[Array, "2 d"], float]:
+    """Check the arguments of `bridge`. Return proposal, coordinates, both ends and start time."""
     values = scalars(density, params)
     equation = member_of(equation_of(density, sde), values)
-    start, end = (_checked_end(density, f"x{i}", point) for i, point in enumerate(ends))
+    start, end = (_checked_end(equation, f"x{i}", point) for i, point in enumerate(ends))
     if local is not None:
         require_density(local, "local")
         if local.dim != density.dim:
             raise ValueError(f"`local` must have {density.dim} components; it has {local.dim}.")
-    _require_inside(equation, x0=start, x1=end)
-    began = began_at(density, start_time, "start_time")
+    began, known = began_at(density, start_time, "start_time"), density.start_time
     if np.ndim(t) != 0:
         raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
     log_prob = float(density.log_prob(end, t, start, params=values, start_time=start_time))
@@ -178,55 +274,60 @@ def _conditioned_process(
             f"`x1` cannot be reached: its log-density at t={t:g} from `x0` is {log_prob}. Choose "
             "an end point where the density is positive."
         )
-    if density.start_time is not None:
+    if known is not None:
         require_homogeneous(equation, began, float(t), jnp.stack([start, end, (start + end) / 2]))
-    return _ConditionedProcess(density, local, equation, values, start, end, began, t)
+    chart, both = chart_of(density, equation), jnp.stack([start, end])
+    mapped = lambda law: law if chart.plain else MappedDensity(law, chart)
+    free, arrival = chart.equation(), jnp.asarray(began + t, start.dtype)
+    y1 = chart.start(end)
+    kind: type[AbstractProposal] = GuidedEuler
+    source: EulerSource | MomentSource = EulerSource(free, known)
+    if is_degenerate_at(equation, began, both):
+        at_end = y1 if known is not None else jnp.append(y1, arrival)
+        kind = GuidedLinearised
+        source = MomentSource(free, known, graded_basis(free, known, np.asarray(at_end)))
+    one_step = SourceDensity(source) if local is None else mapped(local)
+    return kind(mapped(density), one_step, values, arrival, y1, source), chart, both, began
 
 
 def _weighted_paths(
-    process: _ConditionedProcess, key: PRNGKeyArray, remaining: Array, paths: int
+    density: AbstractTransitionDensity,
+    t: float,
+    guided: tuple[AbstractProposal, Chart, Float[Array, "2 d"], float],
+    key: PRNGKeyArray,
+    steps: int,
+    paths: int,
 ) -> Bridge:
-    density, start, end = process.density, process.start, process.end
-    chart = chart_of(density, process.sde)
-    proposal = _proposal(process, chart)
-    inner, log_weights = simulate_paths(proposal, key, chart.start(start), remaining, paths)
-    inner = _states(chart, inner)
+    proposal, chart, (start, end), began = guided
+    remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
+    check_start_times(density, began + (t - remaining[:-1]), "bridge")
+    inner, log_weights = _simulate_paths(proposal, key, chart.start(start), remaining, paths)
+    if not chart.plain:
+        inner = eqx.filter_jit(jax.vmap(jax.vmap(chart.from_real)))(inner)
     # The chain ends with a density in the coordinates of the chart.
     log_weights = log_weights + chart.log_slope(end)
-    _require_weight(log_weights)
+    undefined = int(jnp.sum(jnp.isnan(log_weights)))
+    if undefined:
+        raise WeightsVanished(
+            f"{undefined} of {paths} paths reached points where the coefficients or the density "
+            "are not defined. Increase `steps`, or choose ends further inside the domain."
+        )
+    if not bool(jnp.any(jnp.isfinite(log_weights))):
+        raise WeightsVanished(
+            "All paths have weight zero: the density guides them to where the SDE has no mass. "
+            "Increase `steps`, or choose ends closer to the bulk of the start law."
+        )
     outside = density.outside(inner, **proposal.keywords(density, remaining[1:-1, None]))
     first, last = (jnp.broadcast_to(x, (1, *inner.shape[1:])) for x in (start, end))
     points = jnp.swapaxes(jnp.concatenate([first, inner, last]), 0, 1)
-    return Bridge(process.t - remaining, points, log_weights, float(jnp.mean(outside)))
+    return Bridge(t - remaining, points, log_weights, float(jnp.mean(outside)))
 
 
-def _proposal(process: _ConditionedProcess, chart: Chart) -> AbstractProposal:
-    mapped = lambda law: law if chart.plain else MappedDensity(law, chart)
-    equation, known = chart.equation(), process.density.start_time
-    arrival = jnp.asarray(process.began + process.t, process.start.dtype)
-    end = chart.start(process.end)
-    kind: type[AbstractProposal] = GuidedEuler
-    source: EulerSource | MomentSource = EulerSource(equation, known)
-    if is_degenerate_at(process.sde, process.began, jnp.stack([process.start, process.end])):
-        at_end = end if known is not None else jnp.append(end, arrival)
-        kind = GuidedLinearised
-        source = MomentSource(equation, known, graded_basis(equation, known, np.asarray(at_end)))
-    local = SourceDensity(source) if process.local is None else mapped(process.local)
-    return kind(mapped(process.density), local, process.params, arrival, end, source)
-
-
-@eqx.filter_jit
-def _states(chart: Chart, y: Float[Array, "steps paths d"]) -> Float[Array, "steps paths d"]:
-    return y if chart.plain else jax.vmap(jax.vmap(chart.from_real))(y)
-
-
-def _checked_end(
-    density: AbstractTransitionDensity, name: str, value: ArrayLike
-) -> Float[Array, " d"]:
+def _checked_end(sde: SDE, name: str, value: ArrayLike) -> Float[Array, " d"]:
     point = jnp.asarray(real_numbers(name, value))
-    if point.shape != (density.dim,):
+    if point.shape != (sde.dim,):
         raise ValueError(
-            f"`{name}` must be one point of shape ({density.dim},); got {point.shape}. For "
+            f"`{name}` must be one point of shape ({sde.dim},); got {point.shape}. For "
             "several ends call `bridge` for each; it is compiled once."
         )
     if bool(jnp.any(jnp.isnan(point))):
@@ -237,29 +338,9 @@ def _checked_end(
         )
     if not bool(jnp.all(jnp.isfinite(point))):
         raise ValueError(f"`{name}` must be finite; got {point}.")
+    if not all(bool(part.contains(x)) for part, x in zip(sde.domain, point, strict=True)):
+        raise ValueError(
+            f"`{name}` must lie inside the domain {' x '.join(map(str, sde.domain))}; got "
+            f"{point.tolist()}."
+        )
     return point
-
-
-def _require_inside(sde: SDE, **ends: Array) -> None:
-    for name, point in ends.items():
-        inside = [bool(part.contains(x)) for part, x in zip(sde.domain, point, strict=True)]
-        if not all(inside):
-            raise ValueError(
-                f"`{name}` must lie inside the domain {' x '.join(map(str, sde.domain))}; got "
-                f"{point.tolist()}."
-            )
-
-
-def _require_weight(log_weights: Float[Array, " n"]) -> None:
-    undefined = int(jnp.sum(jnp.isnan(log_weights)))
-    if undefined:
-        raise WeightsVanished(
-            f"{undefined} of {len(log_weights)} paths reached points where the coefficients or "
-            "the density are not defined. Increase `steps`, or choose ends further inside the "
-            "domain."
-        )
-    if not bool(jnp.any(jnp.isfinite(log_weights))):
-        raise WeightsVanished(
-            "All paths have weight zero: the density guides them to where the SDE has no mass. "
-            "Increase `steps`, or choose ends closer to the bulk of the start law."
-        )

@@ -9,7 +9,7 @@ The mean of the weights at each time estimates $p(y_k | y_1, \dots, y_{k-1})$. T
 means is an unbiased estimate of the evidence under the process that the density describes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack
 
 import equinox as eqx
@@ -24,9 +24,12 @@ from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
-from .particles import Observe, initial_particles, moved, resampled, reweighted, summary
 from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
-from .weights import WeightsVanished, effective_fraction
+from .weights import WeightsVanished, effective_fraction, systematic, weighted_quantiles
+
+Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
+# Particles are resampled if the effective sample size is below this fraction of their number.
+_RESAMPLE_BELOW = 0.5
 
 
 class Filtered(eqx.Module):
@@ -101,14 +104,10 @@ def filter(  # the standard name, although it shadows a builtin
     key, params = checked_key(key), scalars(density, params)
     plan = _schedule(density, times, observations, began_at(density, start, "start"))
     particles = checked_count("particles", particles)
-    levels, history = _checked_output(**output)
     start_key, jump_key = jr.split(key)
-    x = initial_particles(start_key, density, initial, particles)
-    _require_model(density, observe, plan, x, params)
-    found = _run(density, observe, jump_key, x, plan, levels, history, params)
-    kept = jax.tree.map(lambda a: a[plan.last_jump], found)
-    _require_evidence(kept["log_evidences"], plan)
-    return Filtered(times=plan.times, levels=levels, **kept)
+    x = _initial_particles(start_key, density, initial, particles)
+    _check_model(density, observe, plan, x, params)
+    return _filtered(density, observe, jump_key, x, plan, params, **output)
 
 
 class _Schedule(eqx.Module):
@@ -122,6 +121,39 @@ class _Schedule(eqx.Module):
     observed: Bool[Array, " jumps"]
 
 
+def _filtered(
+    density: AbstractTransitionDensity,
+    observe: Observe,
+    key: PRNGKeyArray,
+    x: Float[Array, "particles d"],
+    plan: _Schedule,
+    params: dict[str, Any],
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    history: bool = False,
+) -> Filtered:
+    levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
+    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+        raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
+    history = checked_flag("history", history)
+    found = _run(density, observe, key, x, plan, jnp.asarray(levels), history, params)
+    kept = jax.tree.map(lambda a: a[plan.last_jump], found)
+    bad = ~np.isfinite(kept["log_evidences"])
+    if bad.any():
+        index = int(np.argmax(bad))
+        value = float(kept["log_evidences"][index])
+        where = f"observation {index} at t={float(plan.times[index]):g}"
+        if value == -np.inf:
+            raise WeightsVanished(
+                f"All particles have weight zero at {where}. Use more `particles`, an `initial` "
+                "law that covers it, or an `observe` with heavier tails."
+            )
+        raise WeightsVanished(
+            f"`observe` returned {value} at {where}. It must return finite numbers or -inf. Mark "
+            "a missing observation by NaN alone."
+        )
+    return Filtered(times=plan.times, levels=jnp.asarray(levels), **kept)
+
+
 @eqx.filter_jit
 def _run(
     density: AbstractTransitionDensity,
@@ -133,6 +165,10 @@ def _run(
     history: bool,
     params: dict[str, Any],
 ) -> dict[str, Any]:
+    # Densities are not defined at time zero, so an observation at the start needs no jump.
+    any_time = min(1.0, density.horizon)
+    by_component = jax.vmap(weighted_quantiles, (1, None, None), 1)
+
     def step(state: tuple, jump: tuple) -> tuple[tuple, dict[str, Any]]:
         x, weights = state
         key, begin, gap, y, observed = jump
@@ -140,17 +176,26 @@ def _run(
         begin = begin if density.start_time is None else None
         conditioning: dict[str, Any] = {"params": params, "start_time": begin}
         outside = jnp.mean(density.outside(x, **conditioning))
-        x = moved(density, move_key, x, gap, conditioning)
-        weights, log_evidence = reweighted(observe, x, weights, y, observed)
+        new = density.sample(move_key, jnp.where(gap > 0, gap, any_time), x, **conditioning)
+        x = jnp.where(gap > 0, new, x)
+        log_likelihoods = jax.vmap(lambda x: jnp.asarray(observe(x, y), x.dtype))(x)
+        log_weights = jnp.log(weights) + jnp.where(observed, log_likelihoods, 0.0)
+        log_evidence = jax.nn.logsumexp(log_weights)
+        weights = jnp.exp(log_weights - log_evidence)
         fraction = effective_fraction(weights)
-        kept = summary(x, weights, levels) | {
-            "log_evidences": log_evidence,
+        mean = weights @ x
+        kept = {
+            "means": mean,
+            "variances": weights @ (x - mean[None]) ** 2,
+            "quantiles": by_component(x, weights, levels),
+            "log_evidences": jnp.where(observed, log_evidence, 0.0),
             "effective_shares": fraction,
             "outside": outside,
             "particles": x if history else None,
             "weights": weights if history else None,
         }
-        return resampled(resample_key, x, weights, fraction), kept
+        resampled = lambda: (x[systematic(resample_key, weights, len(x))], first[1])
+        return jax.lax.cond(fraction < _RESAMPLE_BELOW, resampled, lambda: (x, weights)), kept
 
     first = x, jnp.full(len(x), 1 / len(x), x.dtype)
     keys = jr.split(key, len(plan.gaps))
@@ -162,7 +207,22 @@ def _schedule(
     density: AbstractTransitionDensity, times: ArrayLike, observations: ArrayLike, start: float
 ) -> _Schedule:
     """Return jumps within the density's horizon, from `start` through all `times`."""
-    instants = _checked_times(times, start)
+    instants = np.asarray(real_numbers("times", times), dtype=float)
+    if instants.ndim != 1 or len(instants) == 0:
+        raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
+    if not np.all(np.isfinite(instants)):
+        raise ValueError("`times` must be finite.")
+    late = np.diff(instants) <= 0
+    if np.any(late):
+        raise ValueError(
+            f"`times` must increase; got {instants[:-1][late][0]:g} then {instants[1:][late][0]:g} "
+            f"at index {int(np.argmax(late)) + 1}. Combine observations of one time in one row."
+        )
+    if instants[0] < start:
+        raise ValueError(
+            f"The first time, {instants[0]:g}, lies before the start, {start:g}, at which the "
+            "initial law holds; pass `start`."
+        )
     table = np.asarray(real_numbers("observations", observations), dtype=float)
     if np.any(np.isinf(table)):
         raise ValueError("`observations` must be finite, or NaN if missing.")
@@ -193,54 +253,40 @@ def _schedule(
     )
 
 
-def _checked_times(times: ArrayLike, start: float) -> Float[np.ndarray, " n"]:
-    instants = np.asarray(real_numbers("times", times), dtype=float)
-    if instants.ndim != 1 or len(instants) == 0:
-        raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
-    if not np.all(np.isfinite(instants)):
-        raise ValueError("`times` must be finite.")
-    steps = np.diff(instants)
-    if np.any(steps <= 0):
-        index = int(np.argmax(steps <= 0))
+def _initial_particles(
+    key: PRNGKeyArray, density: AbstractTransitionDensity, initial: Any, count: int
+) -> Float[Array, "particles d"]:
+    """Draw `count` states from the initial law."""
+    law = getattr(density, "starts", None) if initial is None else initial
+    if law is None:
         raise ValueError(
-            f"`times` must increase; got {instants[index]:g} then {instants[index + 1]:g} at index "
-            f"{index + 1}. Combine observations of one time in one row."
+            f"A {type(density).__name__} has no law of starts; pass `initial`: a law, draws of it "
+            "or a known state."
         )
-    if instants[0] < start:
+    if isinstance(law, AbstractLaw):
+        return law.expand(density.dim).sample(key, (count,))
+    draws = jnp.atleast_2d(jnp.asarray(real_numbers("initial", law)))
+    if draws.ndim != 2 or draws.shape[1] != density.dim or len(draws) == 0:
         raise ValueError(
-            f"The first time, {instants[0]:g}, lies before the start, {start:g}, at which the "
-            "initial law holds; pass `start`."
+            f"`initial` must be a law, draws of shape (n, {density.dim}) or one state of shape "
+            f"({density.dim},); got shape {np.shape(law)}."
         )
-    return instants
+    if not bool(jnp.all(jnp.isfinite(draws))):
+        raise ValueError("`initial` must be finite.")
+    return draws if len(draws) == count else jr.choice(key, draws, (count,))
 
 
-def _checked_output(
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95), history: bool = False
-) -> tuple[Float[Array, " q"], bool]:
-    levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
-    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
-        raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
-    return jnp.asarray(levels), checked_flag("history", history)
-
-
-def _require_model(
+def _check_model(
     density: AbstractTransitionDensity, observe: Observe, plan: _Schedule, x: Array, params: Params
 ) -> None:
     """Raise if the first jumps or observations are not possible."""
     require_inside(density.domain, x)
-    _require_log_density(observe, x[0], plan.observations[0])
-    sde, began = getattr(density, "sde", None), density.start_time
-    if sde is not None and began is not None:
-        span = float(jnp.sum(plan.gaps))
-        require_homogeneous(member_of(sde, params), began, span, x[:3])
-
-
-def _require_log_density(observe: Observe, x: Array, y: Array) -> None:
+    state, y = x[0], plan.observations[0]
     try:
-        value = eqx.filter_eval_shape(lambda x, y: jnp.asarray(observe(x, y)), x, y)
+        value = eqx.filter_eval_shape(lambda x, y: jnp.asarray(observe(x, y)), state, y)
     except Exception as error:
         raise ValueError(
-            f"`observe(x, y)` could not be traced for a state of shape {x.shape} and an "
+            f"`observe(x, y)` could not be traced for a state of shape {state.shape} and an "
             f"observation of shape {y.shape}: {type(error).__name__}: {error}"
         ) from error
     if value.shape != ():
@@ -250,20 +296,7 @@ def _require_log_density(observe: Observe, x: Array, y: Array) -> None:
         )
     if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
         raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
-
-
-def _require_evidence(log_evidences: Float[Array, " n"], plan: _Schedule) -> None:
-    bad = ~np.isfinite(log_evidences)
-    if not bad.any():
-        return
-    index = int(np.argmax(bad))
-    where = f"observation {index} at t={float(plan.times[index]):g}"
-    if np.isneginf(log_evidences[index]):
-        raise WeightsVanished(
-            f"All particles have weight zero at {where}. Use more `particles`, an `initial` law "
-            "that covers it, or an `observe` with heavier tails."
-        )
-    raise WeightsVanished(
-        f"`observe` returned {float(log_evidences[index])} at {where}. It must return finite "
-        "numbers or -inf. Mark a missing observation by NaN alone."
-    )
+    sde, began = getattr(density, "sde", None), density.start_time
+    if sde is not None and began is not None:
+        span = float(jnp.sum(plan.gaps))
+        require_homogeneous(member_of(sde, params), began, span, x[:3])

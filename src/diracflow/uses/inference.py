@@ -4,7 +4,10 @@ The likelihood is a product of transition densities, so Hamiltonian Monte Carlo 
 samples the parameters alone: there are no latent paths between observations.
 """
 
-from collections.abc import Callable, Mapping
+import importlib
+import warnings
+from collections.abc import Mapping
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,16 +20,24 @@ from ..sde.argument_checks import checked_count, checked_key
 from ..sde.laws import AbstractLaw, LogNormal, Normal, Uniform
 from ..sde.parameters import check_names
 from ..transition.transition_density import AbstractTransitionDensity, require_density
-from .extras import extra
 from .likelihood import Transitions, transitions
-from .posterior import posterior_tree
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
+
 _FIELDS = ("potential_energy", "energy", "accept_prob", "num_steps", "diverging")
 # Number of draws used to check a prior.
 _TRIALS = 1000
+# Chains with a larger split R-hat have usually not mixed (Vehtari et al. 2021).
+_R_HAT = 1.01
+# NumPyro's names of the recorded statistics, and ArviZ's.
+_STATISTICS = {
+    "energy": "energy",
+    "accept_prob": "acceptance_rate",
+    "num_steps": "n_steps",
+    "diverging": "diverging",
+}
 
 
 def infer(
@@ -62,12 +73,11 @@ def infer(
     the worst of them and the number of divergences. `tree.to_netcdf(path, engine="h5netcdf")`
     writes it. Warns if R-hat exceeds 1.01 or trajectories diverged.
     """
-    mcmc = extra("numpyro.infer")
+    mcmc, key = extra("numpyro.infer"), checked_key(key)
     require_density(density)
-    key = checked_key(key)
     for name, count in {"chains": chains, "draws": draws, "warmup": warmup}.items():
         checked_count(name, count)
-    laws = checked_prior(density, prior)
+    laws = _checked_prior(density, prior)
     observed = transitions(density, times, states)
     _check_centre(density, observed, laws)
     sampler = mcmc.MCMC(
@@ -79,13 +89,18 @@ def infer(
         progress_bar=progress,
     )
     sampler.run(key, observed, extra_fields=_FIELDS)
-    return posterior_tree(sampler, density.params, times, states)
+    return _posterior_tree(sampler, density.params, times, states)
 
 
 def _kernel(density: AbstractTransitionDensity, laws: Mapping[str, Any]) -> Any:
-    mcmc = extra("numpyro.infer")
+    numpyro, mcmc = extra("numpyro"), extra("numpyro.infer")
+
+    def model(observed: Transitions) -> None:
+        params = {name: numpyro.sample(name, law) for name, law in laws.items()}
+        numpyro.factor("paths", _log_likelihood(density, observed, params))
+
     return mcmc.NUTS(
-        path_model(density, laws),
+        model,
         # From draws of the prior: only chains with different starts can reveal poor mixing.
         init_strategy=mcmc.init_to_sample,
         # Parameters are few. For a learned density with three of them a reverse-mode gradient
@@ -94,84 +109,70 @@ def _kernel(density: AbstractTransitionDensity, laws: Mapping[str, Any]) -> Any:
     )
 
 
-def path_model(
-    density: AbstractTransitionDensity, laws: Mapping[str, Any]
-) -> Callable[[Transitions], None]:
-    """Return the NumPyro model of observed transitions."""
-    numpyro = extra("numpyro")
+def extra(package: str) -> Any:
+    """Import and return an optional module, or raise an error that says how to install it."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package.split(".")[0]:
+            raise
+        raise ModuleNotFoundError(
+            f"This needs the package `{error.name}`. Install it with "
+            "`pip install 'diracflow[infer]'`.",
+            name=error.name,
+        ) from error
 
-    def model(observed: Transitions) -> None:
-        params = {name: numpyro.sample(name, law) for name, law in laws.items()}
-        numpyro.factor("paths", log_posterior_term(density, observed, params))
 
-    return model
-
-
-def log_posterior_term(
+def _log_likelihood(
     density: AbstractTransitionDensity, observed: Transitions, params: Mapping[str, Array]
 ) -> Float[Array, ""]:
     """Return the log-likelihood of all paths, or minus infinity outside the parameter bounds."""
-    inside, nearest = _inside_bounds(density, params)
-    return jnp.where(inside, jnp.sum(observed.log_prob(density, nearest)), -jnp.inf)
+    tiny = jnp.finfo(jnp.result_type(float)).tiny
+    nearest = {}
+    for name, value in params.items():
+        low, high = density.param_bounds.get(name, (-np.inf, np.inf))
+        nearest[name] = jnp.clip(value, tiny if low == 0 else low, high)
+    inside = [nearest[name] == value for name, value in params.items()]
+    value = jnp.sum(observed.log_prob(density, nearest))
+    return jnp.where(jax.tree.reduce(jnp.logical_and, inside), value, -jnp.inf)
 
 
-def checked_prior(density: AbstractTransitionDensity, prior: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_prior(density: AbstractTransitionDensity, prior: Mapping[str, Any]) -> dict[str, Any]:
     """Return the prior as NumPyro distributions, checked against the parameter bounds."""
     if not density.params:
         raise ValueError("This density has no parameters to infer.")
     check_names(density.params, prior)
     laws = {name: _distribution(name, prior[name]) for name in density.params}
     for name, law in laws.items():
-        _check_range(name, law, *density.param_bounds.get(name, (-np.inf, np.inf)))
+        low, high = density.param_bounds.get(name, (-np.inf, np.inf))
+        draws = np.asarray(law.sample(jr.key(1), (_TRIALS,)))
+        outside = np.mean(~((draws > low if low == 0 else draws >= low) & (draws <= high)))
+        if outside > 0:
+            raise ValueError(
+                f"{outside:.1%} of the prior of `{name}` lies outside [{low:g}, {high:g}], the "
+                "range of the density. Narrow or truncate the prior, or learn the density over a "
+                "wider range."
+            )
     return laws
 
 
 def _distribution(name: str, law: Any) -> Any:
-    distributions = extra("numpyro.distributions")
-    if isinstance(law, distributions.Distribution):
-        if law.batch_shape or law.event_shape:
-            raise ValueError(f"The prior of `{name}` must be a law of one number; got {law}.")
+    laws = extra("numpyro.distributions")
+    if isinstance(law, laws.Distribution) and not (law.batch_shape or law.event_shape):
         return law
-    if not isinstance(law, AbstractLaw) or law.dim not in (None, 1):
-        raise ValueError(
-            f"The prior of `{name}` must be a law of one number, of `diracflow` or of "
-            f"`numpyro.distributions`; got {law!r}."
-        )
-    law = law.expand(1)
-    number = lambda parameter: jnp.asarray(parameter).reshape(())
-    if isinstance(law, Normal):
-        return distributions.Normal(number(law.mean), number(law.factor))
-    if isinstance(law, LogNormal):
-        return distributions.LogNormal(number(law.log.mean), number(law.log.factor))
-    if isinstance(law, Uniform):
-        return distributions.Uniform(number(law.low), number(law.high))
+    if isinstance(law, AbstractLaw) and law.dim in (None, 1):
+        one = law.expand(1)
+        number = lambda parameter: jnp.asarray(parameter).reshape(())
+        if isinstance(one, Normal):
+            return laws.Normal(number(one.mean), number(one.factor))
+        if isinstance(one, LogNormal):
+            return laws.LogNormal(number(one.log.mean), number(one.log.factor))
+        if isinstance(one, Uniform):
+            return laws.Uniform(number(one.low), number(one.high))
     raise ValueError(
-        f"The prior of `{name}` must be a `Normal`, `LogNormal`, `Uniform` or a distribution of "
-        f"`numpyro.distributions`; got {type(law).__name__}."
+        f"The prior of `{name}` must be a law of one number: a `Normal`, `LogNormal`, `Uniform` or "
+        f"a distribution of `numpyro.distributions`; got {law!r}."
     )
-
-
-def _check_range(name: str, law: Any, low: float, high: float) -> None:
-    draws = np.asarray(law.sample(jr.key(1), (_TRIALS,)))
-    outside = np.mean(~((draws > low if low == 0 else draws >= low) & (draws <= high)))
-    if outside > 0:
-        raise ValueError(
-            f"{outside:.1%} of the prior of `{name}` lies outside [{low:g}, {high:g}], the range "
-            "of the density. Narrow or truncate the prior, or learn the density over a wider range."
-        )
-
-
-def _inside_bounds(
-    density: AbstractTransitionDensity, params: Mapping[str, Array]
-) -> tuple[Array, dict[str, Array]]:
-    """Return `True` if all parameters lie within their bounds, and the nearest that do."""
-    tiny = jnp.finfo(jnp.result_type(float)).tiny
-    nearest = {}
-    for name, value in params.items():
-        low, high = density.param_bounds.get(name, (-np.inf, np.inf))
-        nearest[name] = jnp.clip(value, tiny if low == 0 else low, high)
-    same = [nearest[name] == value for name, value in params.items()]
-    return jax.tree.reduce(jnp.logical_and, same), nearest
 
 
 def _check_centre(
@@ -182,10 +183,72 @@ def _check_centre(
         name: jnp.median(law.sample(key, (_TRIALS,)))
         for key, (name, law) in zip(keys, laws.items(), strict=True)
     }
-    value = log_posterior_term(density, observed, centre)
+    value = _log_likelihood(density, observed, centre)
     if not np.isfinite(value):
         shown = ", ".join(f"{name}={float(number):.4g}" for name, number in centre.items())
         raise ValueError(
             f"The log-likelihood is {float(value)} at the centre of the prior ({shown}). Check "
             "that every state lies where the process can be, and the scale of the prior."
+        )
+
+
+def _posterior_tree(
+    sampler: Any, names: tuple[str, ...], times: ArrayLike, states: ArrayLike
+) -> "DataTree":
+    """Return the groups `posterior`, `sample_stats` and `observed_data` of a finished run."""
+    xarray = extra("xarray")
+    samples = sampler.get_samples(group_by_chain=True)
+    fields = {n: np.asarray(f) for n, f in sampler.get_extra_fields(group_by_chain=True).items()}
+    draws = {name: np.asarray(samples[name]) for name in names}
+    found = {name: convergence(values) for name, values in draws.items()}
+    stats = {ours: fields[theirs] for theirs, ours in _STATISTICS.items()}
+    stats["lp"] = -fields["potential_energy"]
+
+    def dataset(variables: dict[str, np.ndarray], attributes: dict[str, dict]) -> Any:
+        chains, count = fields["diverging"].shape
+        data = {n: (("chain", "draw"), v, attributes.get(n)) for n, v in variables.items()}
+        coords = {"chain": np.arange(chains), "draw": np.arange(count)}
+        library = {"inference_library": "numpyro", "inference_library_version": version("numpyro")}
+        return xarray.Dataset(data, coords, library)
+
+    t, x = np.asarray(times), np.asarray(states)
+    paths = [f"path_{axis}" for axis in range(x.ndim - 2)]
+    own = paths[len(paths) - (t.ndim - 1) :] if t.ndim > 1 else []
+    observed = {"times": ((*own, "time"), t), "states": ((*paths, "time", "component"), x)}
+    groups = {"posterior": dataset(draws, found), "sample_stats": dataset(stats, {})}
+    tree = xarray.DataTree.from_dict(groups | {"observed_data": xarray.Dataset(observed)})
+    tree.attrs.update(
+        r_hat=float(np.max([row["r_hat"] for row in found.values()])),
+        ess=float(np.min([row["ess"] for row in found.values()])),
+        divergences=int(fields["diverging"].sum()),
+        **{f"{package}_version": version(package) for package in ("diracflow", "jax", "numpyro")},
+    )
+    warn_of(tree.attrs)
+    return tree
+
+
+def convergence(draws: np.ndarray) -> dict[str, float]:
+    """Return split R-hat and effective sample size of `draws`, of shape `(chains, draws)`."""
+    diagnostics = extra("numpyro.diagnostics")
+    if draws.shape[1] < 4:  # each half of a chain needs two draws
+        return {"r_hat": np.nan, "ess": np.nan}
+    return {
+        "r_hat": float(diagnostics.split_gelman_rubin(draws)),
+        "ess": float(diagnostics.effective_sample_size(draws)),
+    }
+
+
+def warn_of(summary: dict[str, Any]) -> None:
+    """Warn if chains have not mixed or trajectories diverged."""
+    if not summary["r_hat"] <= _R_HAT:
+        warnings.warn(
+            f"Chains have not mixed: R-hat is {summary['r_hat']:.3f}, above {_R_HAT}. Use more "
+            "`warmup` and `draws`, or a prior that excludes parameters with equal likelihood.",
+            stacklevel=4,
+        )
+    if summary["divergences"]:
+        warnings.warn(
+            f"{summary['divergences']} trajectories diverged; the posterior may be biased where "
+            "its scale changes abruptly. Narrow the prior or use another parametrisation.",
+            stacklevel=4,
         )

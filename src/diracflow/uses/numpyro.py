@@ -19,7 +19,7 @@ from ..transition.transition_density import (
     checked_query,
     require_density,
 )
-from .extras import extra
+from .inference import extra
 
 _constraints = extra("numpyro.distributions").constraints
 _transforms = extra("numpyro.distributions.transforms")

@@ -74,10 +74,9 @@ def check_start_times(
 def chart_of(density: AbstractTransitionDensity, sde: SDE) -> Chart:
     """Return the coordinates in which the density was learned, or else those of the domain."""
     known = getattr(density, "chart", None)
-    same = known is not None and [part.ends for part in known.maps] == [
-        part.ends for part in sde.domain
-    ]
-    return Chart(sde, known.maps if known is not None and same else sde.domain)
+    maps = sde.domain if known is None else known.maps
+    same = [part.ends for part in maps] == [part.ends for part in sde.domain]
+    return Chart(sde, maps if same else sde.domain)
 
 
 def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n d"]) -> None:

@@ -1,6 +1,5 @@
-"""Importance weights: normalisation, effective sample size, resampling and quantiles."""
+"""Importance weights: effective sample size, resampling and quantiles."""
 
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -8,11 +7,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 class WeightsVanished(RuntimeError):
     """All importance weights are zero or undefined, so the target law cannot be estimated."""
-
-
-def normalised(log_weights: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return weights that sum to one."""
-    return jax.nn.softmax(log_weights)
 
 
 def effective_fraction(weights: Float[Array, " n"]) -> Float[Array, ""]:

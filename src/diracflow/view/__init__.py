@@ -3,29 +3,20 @@
 This package needs the extra `view`.
 """
 
-from .densities import comparison, conditional, joint, moulding, propagated, section
-from .histories import certificate_over_time, error_over_time, training_history
-from .lines import lines, planes, spread
-from .pairs import pairs, posterior_pairs
-from .paths import bridge_fan, filter_bands
-from .report import report
-
-__all__ = [
-    "bridge_fan",
-    "certificate_over_time",
-    "comparison",
-    "conditional",
-    "error_over_time",
-    "filter_bands",
-    "joint",
-    "lines",
-    "moulding",
-    "pairs",
-    "planes",
-    "posterior_pairs",
-    "propagated",
-    "report",
-    "section",
-    "spread",
-    "training_history",
-]
+from .densities import comparison as comparison
+from .densities import conditional as conditional
+from .densities import joint as joint
+from .densities import lines as lines
+from .densities import moulding as moulding
+from .densities import planes as planes
+from .densities import propagated as propagated
+from .densities import section as section
+from .densities import spread as spread
+from .over_time import bridge_fan as bridge_fan
+from .over_time import certificate_over_time as certificate_over_time
+from .over_time import error_over_time as error_over_time
+from .over_time import filter_bands as filter_bands
+from .over_time import training_history as training_history
+from .pairs import pairs as pairs
+from .pairs import posterior_pairs as posterior_pairs
+from .report import report as report

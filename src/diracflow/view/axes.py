@@ -1,17 +1,88 @@
-"""Parts that figures share: the region shown, heat maps, colour bars, quantile bands, titles."""
+"""What figures share: style, checks of arguments, and parts such as heat maps and quantile bands.
+
+The style is colour-blind safe and legible in print. Colours have the same meaning everywhere: blue
+for learned densities, black for exact values, orange for the source alone or for observations. They
+come from the palette of Okabe and Ito. Lines in one panel differ in more than their colour.
+"""
 
 from collections.abc import Sequence
+from functools import partial
+from types import UnionType
 from typing import Any
 
+import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from ..sde.argument_checks import checked_number
 from ..transition.frozen import Frozen
-from ..transition.transition_density import AbstractTransitionDensity
-from .style import LEARNED
+from ..transition.transition_density import AbstractTransitionDensity, require_density
+
+LEARNED, SOURCE, EXACT = "#0072b2", "#d55e00", "#000000"
+DENSITY_MAP, ERROR_MAP = "viridis", "magma"
+
+_RC: Any = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "image.origin": "lower",
+    "savefig.dpi": 160,
+    "savefig.bbox": "tight",
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # keeps text as text, as journals require
+}
+
+
+# Applies the style of diracflow's figures: a context, or the decorator `@style()`.
+style = partial(matplotlib.rc_context, _RC)
+
+
+class StyledFigure(Figure):
+    """A figure that is saved in the style in which it was made."""
+
+    @style()
+    def savefig(self, fname: Any, *, transparent: bool | None = None, **kwargs: Any) -> None:
+        """Write to `fname`; its ending, such as .pdf, .svg or .png, sets the format."""
+        super().savefig(fname, transparent=transparent, **kwargs)
+
+
+def panels(
+    width: float, height: float, rows: int = 1, columns: int = 1, **sharing: Any
+) -> tuple[Figure, Any]:
+    """Return a figure of a size in inches, outside of pyplot's global state, and its panels."""
+    figure = StyledFigure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **sharing)
+
+
+def require_kind(name: str, value: object, kind: type | UnionType, maker: str) -> None:
+    """Raise unless `value` is of the type that the function `maker` returns."""
+    if not isinstance(value, kind):
+        raise ValueError(f"`{name}` must come from `{maker}`; got {type(value).__name__}.")
+
+
+def require_components(dim: int | None, **densities: Any) -> None:
+    """Raise unless all are densities with `dim` components, or with more than two if `None`."""
+    for name, density in densities.items():
+        require_density(density, name)
+        if density.dim != dim and not (dim is None and density.dim > 2):
+            wanted = "more than two" if dim is None else str(dim)
+            raise ValueError(
+                f"This figure needs states with {wanted} components; `{name}` has {density.dim}."
+            )
+
+
+def checked_times(times: Any) -> list[float]:
+    """Return one time or more."""
+    listed = [checked_number("times", t) for t in np.atleast_1d(times)]
+    if not listed:
+        raise ValueError("`times` must contain at least one time.")
+    return listed
+
 
 # Sides whose lengths differ by at most this factor are drawn to one scale.
 _SAME_SCALE = 3.0
@@ -19,6 +90,8 @@ _SAME_SCALE = 3.0
 _DRAWS, _MARGIN = 2000, 0.05
 # Default levels of quantile bands, the outermost first.
 BANDS = ((0.05, 0.95), (0.25, 0.75))
+# Their levels and the median, in increasing order.
+LEVELS = sorted({0.5, *np.ravel(BANDS).tolist()})
 
 
 def box_of(law: Frozen) -> Float[np.ndarray, "2 2"]:
@@ -42,7 +115,7 @@ def box_around(draws: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "2 2"]:
 
 def _inside(density: AbstractTransitionDensity, box: np.ndarray) -> np.ndarray:
     ends = np.array([part.ends for part in density.domain[:2]])
-    return np.stack([np.maximum(box[:, 0], ends[:, 0]), np.minimum(box[:, 1], ends[:, 1])], axis=-1)
+    return np.clip(box, ends[:, :1], ends[:, 1:])
 
 
 def plane(box: np.ndarray, grid: int) -> Float[np.ndarray, "n n 2"]:
@@ -85,11 +158,6 @@ def colour_bar(axis: Axes, image: AxesImage, label: str = "") -> None:
     bar.update_ticks()
 
 
-def levels_of(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the levels of quantile bands and the median, in increasing order."""
-    return sorted({0.5, *np.ravel(pairs).tolist()})
-
-
 def fan(
     axis: Axes, times: np.ndarray, bands: dict, pairs: Sequence[tuple[float, float]] = BANDS
 ) -> None:
@@ -102,13 +170,9 @@ def fan(
         axis.plot(times, bands[0.5], color=LEARNED, linewidth=0.8, linestyle=":", label="median")
 
 
-def query_title(x0: Float[np.ndarray, " d"], t: float) -> str:
-    """Return a title that names start and time."""
-    return f"{point_text(x0)}, $t={t:.3g}$"
-
-
-def point_text(x0: Float[np.ndarray, " d"]) -> str:
-    """Return a start as text that is short enough for a title."""
+def query_title(x0: Float[np.ndarray, " d"], t: float | None = None) -> str:
+    """Return a short title that names the start and, if given, the time."""
     shown = ", ".join(f"{value:.3g}" for value in np.atleast_1d(x0)[:3])
     more = ", …" if np.size(x0) > 3 else ""
-    return f"$x_0=({shown}{more})$" if np.size(x0) > 1 else f"$x_0={shown}$"
+    start = f"$x_0=({shown}{more})$" if np.size(x0) > 1 else f"$x_0={shown}$"
+    return start if t is None else f"{start}, $t={t:.3g}$"

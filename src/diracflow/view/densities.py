@@ -1,25 +1,162 @@
-"""Figures of two-dimensional densities: exact, learned and their difference."""
+"""Figures of densities, with or without the exact density."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Unpack
 
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from ..density.learned import LearnedDensity
-from ..sde.argument_checks import checked_count, checked_key, checked_number, checked_point
+from ..sde.argument_checks import (
+    checked_count,
+    checked_key,
+    checked_number,
+    checked_one_point,
+    checked_point,
+)
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import AbstractPropagated
 from ..uses.underlying_sde import Conditioning
-from .axes import box_of, colour_bar, heat, plane, point_text, query_title
-from .figure_checks import checked_start, require_components, require_kind
-from .style import DENSITY_MAP, ERROR_MAP, LEARNED, new_figure, style
+from .axes import (
+    DENSITY_MAP,
+    ERROR_MAP,
+    EXACT,
+    LEARNED,
+    LEVELS,
+    box_of,
+    checked_times,
+    colour_bar,
+    fan,
+    heat,
+    panels,
+    plane,
+    query_title,
+    require_components,
+    require_kind,
+    style,
+)
 
 Plane = Callable[[np.ndarray], Float[Array, "n n"]]
+# Number of points along each side of a heat map.
 _GRID = 161
-# Quantiles of draws between which a propagated law is shown.
-_SHOWN = (0.002, 0.998)
+# Number of times at which quantile bands are computed, and of draws at each.
+_TIMES, _DRAWS = 60, 2000
+
+
+@style()
+def lines(
+    density: AbstractTransitionDensity,
+    exact: AbstractTransitionDensity | None,
+    times: Sequence[float],
+    x0: Float[np.ndarray, " 1"],
+    **conditioning: Unpack[Conditioning],
+) -> Figure:
+    """Draw one-dimensional densities, one panel for each time.
+
+    **Arguments:**
+
+    - `density`: the density, drawn as a broad line.
+    - `exact`: the exact density, drawn as a dashed line, or `None`.
+    - `times`, `x0`: times and one start.
+    - `params`, `start_time`: as in the density's queries.
+    """
+    laws = {"density": density} | ({} if exact is None else {"exact": exact})
+    require_components(1, **laws)
+    times, x0 = checked_times(times), np.asarray(checked_one_point("x0", x0, 1))
+    figure, [axes] = panels(3.2 * len(times), 2.8, 1, len(times))
+    for axis, t in zip(axes, times, strict=True):
+        law = density.at(t, x0, **conditioning)
+        draws = law.rvs(2000, random_state=0)
+        x = np.linspace(draws.min(), draws.max(), 400)
+        # Broad, so that it stays visible under the exact curve.
+        found = law.pdf(x[:, None])
+        axis.plot(x, found, color=LEARNED, linewidth=3.5, alpha=0.7, label="learned")
+        if exact is not None:
+            truth = exact.at(t, x0, **conditioning).pdf(x[:, None])
+            axis.plot(x, truth, "--", color=EXACT, linewidth=1, label="exact")
+        axis.set(title=query_title(x0, t), xlabel="state $x$", ylim=(0, None))
+    axes[0].set_ylabel("density of the state")
+    # Outside of the panels, because a peak may lie anywhere within.
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+@style()
+def planes(
+    density: AbstractTransitionDensity,
+    times: Sequence[float],
+    x0: Float[np.ndarray, " 2"],
+    **conditioning: Unpack[Conditioning],
+) -> Figure:
+    """Draw two-dimensional densities, one panel for each time, each with its own box and scale.
+
+    **Arguments:**
+
+    - `density`: the density.
+    - `times`, `x0`: times and one start.
+    - `params`, `start_time`: as in the density's queries.
+    """
+    require_components(2, density=density)
+    times, x0 = checked_times(times), np.asarray(checked_one_point("x0", x0, 2))
+    figure, [axes] = panels(3.2 * len(times), 2.9, 1, len(times))
+    for axis, t in zip(axes, times, strict=True):
+        law = density.at(t, x0, **conditioning)
+        box = box_of(law)
+        values = np.asarray(law.pdf(plane(box, 121)))
+        label = "density" if axis is axes[-1] else ""
+        heat(axis, query_title(x0, t), values, box, DENSITY_MAP, label=label)
+    return figure
+
+
+@style()
+def spread(
+    density: AbstractTransitionDensity,
+    x0: Float[np.ndarray, " d"],
+    until: float | None = None,
+    *,
+    components: int = 6,
+    **conditioning: Unpack[Conditioning],
+) -> Figure:
+    """Draw quantiles of each component over time, from draws, in any dimension.
+
+    **Arguments:**
+
+    - `density`: the density.
+    - `x0`: one start.
+    - `until`: last time; by default the horizon. Exact densities have no horizon and need it.
+    - `components`: largest number of components shown.
+    - `params`, `start_time`: as in the density's queries.
+    """
+    end = density.horizon if until is None else until
+    if not np.isfinite(end):
+        raise ValueError("This density has no horizon; pass the last time shown, `until`.")
+    shown = min(components, density.dim)
+    # Even in the square root of time, in which standard deviations grow linearly at first.
+    times = end * np.linspace(0, 1, _TIMES + 1)[1:] ** 2
+    # The same noise at all times makes the bands as smooth as the density.
+    draws = [density.sample(jr.key(0), t, x0, (_DRAWS,), **conditioning) for t in times]
+    table = np.stack([np.quantile(part, LEVELS, axis=0) for part in draws], axis=1)
+    table = np.concatenate([np.broadcast_to(x0, table[:, :1].shape), table], axis=1)
+    times = np.concatenate([[0.0], times])
+    columns = min(shown, 3)
+    rows = -(-shown // columns)
+    size = max(4.2, 3.2 * columns), 0.5 + 2.3 * rows
+    figure, axes = panels(*size, rows, columns, sharex=True)
+    for axis in axes.flat[shown:]:
+        axis.set_axis_off()
+    for component, axis in enumerate(axes.flat[:shown]):
+        fan(axis, times, dict(zip(LEVELS, table[:, :, component], strict=True)))
+        name = f"$x_{component + 1}$" if density.dim > 1 else "state $x$"
+        axis.set(ylabel=name, xlim=(0, times[-1]))
+        if component + columns >= shown:  # the lowest panel of its column
+            axis.set_xlabel("time $t$")
+            axis.tick_params(labelbottom=True)
+    axes[0, 0].set_title(query_title(x0), loc="left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
 
 
 def joint(
@@ -64,19 +201,16 @@ def section(
     - `params`, `start_time`: as in the density's queries.
     """
     require_components(None, density=density, exact=exact)
-    x0 = checked_start(x0, exact.dim)
+    x0 = np.asarray(checked_one_point("x0", x0, exact.dim))
     box = box_of(exact.at(t, x0, **conditioning))
     rest = len(x0) - 2
 
-    def cut(law: AbstractTransitionDensity) -> Plane:
-        def values(x: Float[np.ndarray, "n n 2"]) -> Float[Array, "n n"]:
-            padded = np.concatenate([x, np.zeros((*x.shape[:-1], rest))], axis=-1)
-            return law.prob(padded, t, x0, **conditioning)
+    def values(law: AbstractTransitionDensity, x: np.ndarray) -> Float[Array, "n n"]:
+        padded = np.concatenate([x, np.zeros((*x.shape[:-1], rest))], axis=-1)
+        return law.prob(padded, t, x0, **conditioning)
 
-        return values
-
-    zeros = f"$x_3=\\dots=x_{{{len(x0)}}}=0$"
-    return comparison([(f"{zeros}, $t={t:.3g}$", box, cut(exact), cut(density))])
+    title = f"$x_3=\\dots=x_{{{len(x0)}}}=0$, $t={t:.3g}$"
+    return comparison([(title, box, partial(values, exact), partial(values, density))])
 
 
 @style()
@@ -89,8 +223,7 @@ def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GR
         as functions of points.
     - `grid`: number of points along each side of a box.
     """
-    figure = new_figure(9.6, 2.9 * len(rows))
-    axes = figure.subplots(len(rows), 3, squeeze=False)
+    figure, axes = panels(9.6, 2.9 * len(rows), len(rows), 3)
     for line, (label, box, exact, learned) in zip(axes, rows, strict=True):
         x = plane(box, grid)
         truth, found = np.asarray(exact(x)), np.asarray(learned(x))
@@ -116,22 +249,21 @@ def conditional(
     - `horizon`: last time shown.
     """
     require_components(2, density=density, exact=exact)
-    x0, horizon = checked_start(x0, 2), checked_number("horizon", horizon)
+    x0, horizon = np.asarray(checked_one_point("x0", x0, 2)), checked_number("horizon", horizon)
     times = np.linspace(horizon / 100, horizon, 100)
     reach = np.abs(box_of(exact.at(horizon, x0))[0]).max()
     x1 = np.linspace(-reach, reach, _GRID)
     x = np.stack([x1, np.zeros_like(x1)], axis=-1)
     fields = [np.asarray(law.prob(x, times[:, None], x0)) for law in (exact, density)]
     fields = [field / field.max(axis=1, keepdims=True) for field in fields]
-    panels = {
-        f"exact, {point_text(x0)}": (fields[0], DENSITY_MAP),
+    drawn = {
+        f"exact, {query_title(x0)}": (fields[0], DENSITY_MAP),
         "learned": (fields[1], DENSITY_MAP),
         "absolute difference": (np.abs(fields[1] - fields[0]), ERROR_MAP),
     }
-    figure = new_figure(9.0, 3.2)
-    axes = figure.subplots(1, 3)
+    figure, [axes] = panels(9.0, 3.2, 1, 3)
     extent = (times[0], times[-1], -reach, reach)
-    for axis, (title, (field, colours)) in zip(axes, panels.items(), strict=True):
+    for axis, (title, (field, colours)) in zip(axes, drawn.items(), strict=True):
         top = field.max() or 1.0
         image = axis.imshow(field.T, colours, extent=extent, aspect="auto", vmin=0, vmax=top)
         axis.set(title=title, xlabel="time $t$")
@@ -163,11 +295,11 @@ def moulding(
     lines = -(-len(stages) // 6)  # at most six panels each, of nearly equal number
     columns = -(-len(stages) // lines)
     reach = np.abs(stages[..., :2]).max()
-    figure = new_figure(9.6, 0.6 + 9.0 / columns * lines)
-    axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    for axis in axes[len(stages) :]:
+    size = 9.6, 0.6 + 9.0 / columns * lines
+    figure, axes = panels(*size, lines, columns, sharex=True, sharey=True)
+    for axis in axes.flat[len(stages) :]:
         axis.set_axis_off()
-    for index, (axis, points) in enumerate(zip(axes, stages, strict=False)):
+    for index, (axis, points) in enumerate(zip(axes.flat, stages, strict=False)):
         axis.scatter(points[:, 0], points[:, 1], s=1, alpha=0.4, linewidths=0)
         name = "source" if index == 0 else f"after {index} of {last} layers"
         axis.set(title=name, aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
@@ -189,9 +321,8 @@ def propagated(law: AbstractPropagated, key: Any, points: int = 81) -> Figure:
     require_kind("law", law, AbstractPropagated, "diracflow.propagate")
     key, points = checked_key(key), checked_count("points", points, least=2)
     draws = np.asarray(law.sample(key, (2000,)))
-    low, high = np.quantile(draws, _SHOWN, axis=0)
-    figure = new_figure(4.2, 3.4)
-    axis = figure.subplots()
+    low, high = np.quantile(draws, (0.002, 0.998), axis=0)
+    figure, [[axis]] = panels(4.2, 3.4)
     axis.set(xlabel="$x_1$", ylabel="$x_2$")
     if draws.shape[1] == 1:
         x = np.linspace(low[0], high[0], 4 * points)

@@ -9,12 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..sde.argument_checks import checked_number
+from ..sde.argument_checks import checked_number, checked_one_point
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 from ..uses.underlying_sde import Conditioning
-from .axes import query_title
-from .figure_checks import checked_start
-from .style import DENSITY_MAP, EXACT, LEARNED, new_figure, style
+from .axes import DENSITY_MAP, EXACT, LEARNED, panels, query_title, style
 
 _DRAWS, _BARS, _TILES = 20_000, 50, 40
 # Quantiles of the draws between which each component is shown.
@@ -42,7 +40,7 @@ def pairs(
     - `params`, `start_time`: as in the density's queries.
     """
     require_density(density)
-    x0, t = checked_start(x0, density.dim), checked_number("t", t)
+    x0, t = np.asarray(checked_one_point("x0", x0, density.dim)), checked_number("t", t)
     shown = min(components, density.dim)
     if shown < 2:
         raise ValueError("This figure needs two components or more; use `lines` for one.")
@@ -53,10 +51,20 @@ def pairs(
     figure, axes = _triangle(names, 1.4 + 1.35 * shown, 0.8 + 1.35 * shown)
     for (row, column), axis in axes.items():
         axis.xaxis.set_major_locator(MaxNLocator(3))
-        if column == row:
-            _bars(axis, draws[:, row], truth if truth is None else truth[:, row], ends[row])
-        else:
-            _tiles(axis, draws[:, [column, row]], ends[[column, row]])
+        if column != row:
+            # Rasterised: thousands of tiles would make vector graphics slow.
+            look: Any = {"range": ends[[column, row]], "cmap": DENSITY_MAP, "rasterized": True}
+            axis.hist2d(draws[:, column], draws[:, row], bins=_TILES, **look)
+            axis.yaxis.set_major_locator(MaxNLocator(3))
+            continue
+        bins = np.linspace(ends[row, 0], ends[row, 1], _BARS + 1)
+        look = {"histtype": "stepfilled", "color": LEARNED, "alpha": 0.6}
+        axis.hist(draws[:, row], bins.tolist(), density=True, label="learned", **look)
+        if truth is not None:
+            heights, _ = np.histogram(truth[:, row], bins, density=True)
+            middles = (bins[1:] + bins[:-1]) / 2
+            axis.plot(middles, heights, "--", color=EXACT, linewidth=1, label="exact")
+        axis.set_yticks([])
     axes[0, 0].set_title(query_title(x0, t), loc="left")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper right")
@@ -100,34 +108,15 @@ def _triangle(
     names: Sequence[str], width: float, height: float
 ) -> tuple[Figure, dict[tuple[int, int], Axes]]:
     """Return a figure with labelled panels on and below the diagonal, by row and column."""
-    figure, last = new_figure(width, height), len(names) - 1
-    axes = figure.subplots(len(names), len(names), squeeze=False, sharex="col")
+    figure, axes = panels(width, height, len(names), len(names), sharex="col")
     for (row, column), axis in np.ndenumerate(axes):
         if column > row:
             axis.set_visible(False)
             continue
-        if row == last:
+        if row == len(names) - 1:
             axis.set_xlabel(names[column])
         if column == 0 < row:
             axis.set_ylabel(names[row])
         else:
             axis.tick_params(labelleft=False)
     return figure, {index: axis for index, axis in np.ndenumerate(axes) if index[1] <= index[0]}
-
-
-def _bars(axis: Axes, draws: np.ndarray, truth: np.ndarray | None, ends: np.ndarray) -> None:
-    bins = np.linspace(ends[0], ends[1], _BARS + 1)
-    look: Any = {"histtype": "stepfilled", "color": LEARNED, "alpha": 0.6}
-    axis.hist(draws, bins.tolist(), density=True, label="learned", **look)
-    if truth is not None:
-        heights, _ = np.histogram(truth, bins, density=True)
-        middles = (bins[1:] + bins[:-1]) / 2
-        axis.plot(middles, heights, "--", color=EXACT, linewidth=1, label="exact")
-    axis.set_yticks([])
-
-
-def _tiles(axis: Axes, draws: np.ndarray, ends: np.ndarray) -> None:
-    # Rasterised: thousands of tiles would make vector graphics slow.
-    across, up = draws.T
-    axis.hist2d(across, up, bins=_TILES, range=ends.tolist(), cmap=DENSITY_MAP, rasterized=True)
-    axis.yaxis.set_major_locator(MaxNLocator(3))

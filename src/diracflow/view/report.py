@@ -1,28 +1,55 @@
 """An HTML page about a learned density: its problem, figures, error bounds, training and use.
 
-All numbers are stored in the density; only the figures are computed here.
+All numbers are stored in the density; only the figures are computed here. All text is escaped, so
+that a model file cannot insert markup. The page forbids scripts and external requests.
 """
 
+import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from ..density.formatting import ends_in_words, in_words, residuals_in_words
 from ..density.learned import LearnedDensity
 from ..density.summary import described, equation_text, landmarks, split
 from ..training.status import Status
 from ..transition.transition_density import AbstractTransitionDensity
-from .densities import joint, section
-from .histories import certificate_over_time, error_over_time, training_history
-from .lines import lines, planes, spread
-from .page import code, definitions, element, page, picture, table
+from .axes import EXACT, LEARNED, SOURCE
+from .densities import joint, lines, planes, section, spread
+from .over_time import certificate_over_time, error_over_time, training_history
 from .pairs import pairs
 
 # Fractions of the horizon at which densities are shown.
 SHARES = (0.03, 0.3, 1.0)
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{name}: diracflow report</title>
+<style>
+{look}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+# Width in inches that fits on a phone.
+_NARROW = 6.0
+# Colours that adapt to a light or dark theme.
+_INK = {EXACT: "currentColor", LEARNED: "var(--learned)", SOURCE: "var(--source)"}
 
 
 def report(
@@ -45,17 +72,20 @@ def report(
 
     The page as text.
     """
-    blocks = [*_head(density, file), *_learned(density), *_densities(density, exact)]
+    origin = density.sde.origin
+    name = "your SDE" if origin is None else f"the built-in model {origin[0]}"
+    blocks = [*_head(density, file, name), *_learned(density), *_densities(density, exact)]
     blocks += [*_trust(density), *_training(density), *_loading(density, file)]
-    text = page(f"{_name(density)}: diracflow report", blocks)
+    look = files(__package__).joinpath("report.css").read_text("utf-8")
+    text = _PAGE.format(name=escape(name), look=look, body="\n".join(blocks))
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text
 
 
-def _head(density: LearnedDensity, file: str) -> Iterator[str]:
+def _head(density: LearnedDensity, file: str, name: str) -> Iterator[str]:
     status, asked = density.status, density.provenance.plan.horizon
-    yield element("h1", f"Transition density of {_name(density)}")
+    yield element("h1", f"Transition density of {name}")
     yield element("p", f"{file}, learned by diracflow", "soft")
     if status is Status.FINISHED:
         divided = (
@@ -73,20 +103,30 @@ def _head(density: LearnedDensity, file: str) -> Iterator[str]:
 
 def _learned(density: LearnedDensity) -> Iterator[str]:
     yield element("h2", "Problem")
-    noise = density.sde.noise_dim
-    pairs: dict[str, object] = {
-        "state": f"{density.dim} component{_s(density.dim)}, {noise} noise column{_s(noise)}",
-        **_domain(density),
-        "start law": in_words(density.starts.describe()),
-        **{f"parameter {n}": in_words(law.describe()) for n, law in density.scope.named.items()},
-        "start time": _start_time(density),
-        "horizon": f"{density.horizon:g}",
-        **_judgement(density),
-    }
-    yield definitions(pairs)
+    law, bounds, errors = (
+        density.scope.start_times,
+        density.provenance.certificate,
+        density.provenance.errors,
+    )
+    rows: dict[str, object] = {"components": density.dim, "noise columns": density.sde.noise_dim}
+    if any(part.describe()["domain"] != "Real" for part in density.sde.domain):
+        rows["domain"] = " × ".join(in_words(part.describe()) for part in density.chart.maps)
+        rows["its ends"] = ends_in_words(density.provenance.boundaries) or "not tested"
+    rows["start law"] = in_words(density.starts.describe())
+    rows |= {f"parameter {n}": in_words(law.describe()) for n, law in density.scope.named.items()}
+    rows["start time"] = f"{density.start_time:g}" if law is None else in_words(law.describe())
+    rows["horizon"] = f"{density.horizon:g}"
+    if bounds:
+        last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
+        words = (f"{r['bound'] + 3 * r['stderr']:.1e} from the {r['start']}" for r in last)
+        rows["upper bound on the total variation"] = ", ".join(words)
+    if errors:
+        worst = max(row["squared_l2"] for row in errors)
+        rows["relative squared L2 error"] = f"at most {worst:.1e}, mean over starts"
+    yield definitions(rows)
     for name, text in equation_text(density.sde).items():
         yield element("p", f"{name}, as written:", "soft")
-        yield code(text)
+        yield element("pre", text)
 
 
 def _densities(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Iterator[str]:
@@ -97,39 +137,29 @@ def _densities(density: LearnedDensity, exact: AbstractTransitionDensity | None)
     yield element("h2", "Densities over time")
     others = {n: v for n, v in described(density, centre).items() if n != "x0"}
     yield element("p", f"From the centre of the start law, {_start_text(x0, others)}.")
-    times = [share * density.horizon for share in SHARES]
-    compared = "" if exact is None else ", with the exact density"
+    end, few = density.horizon, density.dim <= 6
+    times = [share * end for share in SHARES]
     if density.dim == 1:
+        compared = "" if exact is None else ", with the exact density"
         drawn = lines(density, exact, times, x0, **conditioning)
         yield picture("lines", drawn, f"The density of the state at three times{compared}.")
     elif density.dim == 2:
         drawn = planes(density, times, x0, **conditioning)
         yield picture("planes", drawn, "The joint density at three times.")
+    else:
+        drawn = pairs(density, exact, end, x0, **conditioning)
+        shown = "Components" if few else "The first six components"
+        yield picture("pairs", drawn, f"{shown} at the horizon and their pairs, from 20000 draws.")
     if density.dim == 2 and exact is not None:
-        drawn = joint(density, exact, density.horizon, x0[None], **conditioning)
+        drawn = joint(density, exact, end, x0[None], **conditioning)
         yield picture("joint", drawn, "Exact, learned, and their difference at the horizon.")
-    if density.dim > 2:
-        yield from _many(density, exact, x0, conditioning)
-    shown = "every component" if density.dim <= 6 else "the first six components"
-    drawn = spread(density, x0, **conditioning)
-    yield picture("spread", drawn, f"Quantiles of {shown} over time, from 2000 draws.")
-
-
-def _many(
-    density: LearnedDensity,
-    exact: AbstractTransitionDensity | None,
-    x0: np.ndarray,
-    conditioning: dict[str, Any],
-) -> Iterator[str]:
-    """Yield the figures of a density with more than two components."""
-    end = density.horizon
-    few = "Components" if density.dim <= 6 else "The first six components"
-    caption = f"{few} at the horizon and their pairs, from 20000 draws."
-    yield picture("pairs", pairs(density, exact, end, x0, **conditioning), caption)
-    ends = [part.ends for part in density.domain[2:]]
-    if exact is not None and all(low < 0 < high for low, high in ends):
+    zero_inside = all(low < 0 < high for low, high in (part.ends for part in density.domain[2:]))
+    if density.dim > 2 and exact is not None and zero_inside:
         drawn = section(density, exact, end, x0, **conditioning)
         yield picture("section", drawn, "A section at the horizon, with all other components zero.")
+    drawn = spread(density, x0, **conditioning)
+    shown = "every component" if few else "the first six components"
+    yield picture("spread", drawn, f"Quantiles of {shown} over time, from 2000 draws.")
 
 
 def _trust(density: LearnedDensity) -> Iterator[str]:
@@ -192,7 +222,7 @@ def _training(density: LearnedDensity) -> Iterator[str]:
         yield picture("training", training_history(density), caption)
     yield element("h2", "Plan")
     choices = {name: value for name, value in plan.describe().items() if name != "reasons"}
-    rows = [(n, _number(v), plan.reasons.get(n, "")) for n, v in choices.items()]
+    rows = [(name, value, plan.reasons.get(name, "")) for name, value in choices.items()]
     yield table(("choice", "value", "reason, if automatic"), rows)
 
 
@@ -200,8 +230,9 @@ def _loading(density: LearnedDensity, file: str) -> Iterator[str]:
     yield element("h2", "Loading the model")
     own = density.sde.origin is None
     centre = described(density, landmarks(density.scope.law)["centre"])
-    x0 = [_short(value) for value in centre.pop("x0")]
-    params = {n: _short(v) for n, v in centre.pop("params", {}).items()}
+    # Rounded to significant digits: no value becomes zero, an end of a domain.
+    x0 = [float(f"{value:.4g}") for value in centre.pop("x0")]
+    params = {n: float(f"{v:.4g}") for n, v in centre.pop("params", {}).items()}
     time = centre.pop("start_time", None)
     keywords = f", params={params}" if params else ""
     keywords += "" if time is None else f", start_time={time:.4g}"
@@ -216,41 +247,7 @@ def _loading(density: LearnedDensity, file: str) -> Iterator[str]:
         f"density.sample(jax.random.key(0), {t}, {x0}, shape=(1000,){keywords})",
         f"density.certificate(jax.random.key(1), {t}, {x0}{keywords})",
     ]
-    yield code("\n".join(lines_))
-
-
-def _name(density: LearnedDensity) -> str:
-    origin = density.sde.origin
-    return "your SDE" if origin is None else f"the built-in model {origin[0]}"
-
-
-def _domain(density: LearnedDensity) -> dict[str, object]:
-    if all(part.describe()["domain"] == "Real" for part in density.sde.domain):
-        return {}
-    maps = " × ".join(in_words(part.describe()) for part in density.chart.maps)
-    return {
-        "domain": maps,
-        "its ends": ends_in_words(density.provenance.boundaries) or "not tested",
-    }
-
-
-def _start_time(density: LearnedDensity) -> str:
-    law = density.scope.start_times
-    return f"{density.start_time:g}" if law is None else in_words(law.describe())
-
-
-def _judgement(density: LearnedDensity) -> dict[str, object]:
-    """Return the certificate and the error at the horizon, one line each."""
-    bounds, errors = density.provenance.certificate, density.provenance.errors
-    lines_: dict[str, object] = {}
-    if bounds:
-        last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
-        words = (f"{r['bound'] + 3 * r['stderr']:.1e} from the {r['start']}" for r in last)
-        lines_["upper bound on the total variation"] = ", ".join(words)
-    if errors:
-        worst = max(row["squared_l2"] for row in errors)
-        lines_["relative squared L2 error"] = f"at most {worst:.1e}, mean over starts"
-    return lines_
+    yield element("pre", "\n".join(lines_))
 
 
 def _start_text(x0: Sequence[float] | np.ndarray, others: Mapping[str, Any]) -> str:
@@ -260,14 +257,44 @@ def _start_text(x0: Sequence[float] | np.ndarray, others: Mapping[str, Any]) -> 
     return ", ".join([start, *params, *time])
 
 
-def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def element(name: str, text: object, kind: str | None = None) -> str:
+    """Return an element that contains text, with the class `kind`."""
+    chosen = "" if kind is None else f' class="{escape(kind)}"'
+    return f"<{name}{chosen}>{escape(str(text))}</{name}>"
 
 
-def _short(value: float) -> float:
-    """Round to four significant digits, so that no value becomes zero, an end of a domain."""
-    return float(f"{value:.4g}")
+def definitions(pairs: Mapping[str, object]) -> str:
+    """Return a list of names with their values."""
+    rows = "".join(element("dt", name) + element("dd", value) for name, value in pairs.items())
+    return f"<dl>{rows}</dl>"
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table; all columns but the first hold numbers."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    lines = ["".join(element("td", cell) for cell in row) for row in rows]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    # Wide tables scroll on a phone; `tabindex` makes them reachable by keyboard.
+    return (
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def picture(name: str, drawn: Figure, caption: str) -> str:
+    """Return a figure as inline SVG; `name` makes its identifiers unique on the page."""
+    buffer = io.StringIO()
+    # Without a date equal figures give equal files.
+    drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    _, start, svg = buffer.getvalue().partition("<svg ")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", start + svg, flags=re.DOTALL)
+    # Other figures on the page use the same identifiers.
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    for colour, ink in _INK.items():
+        svg = svg.replace(colour, ink)
+    # Matplotlib writes no colour for text, which would stay black in a dark theme.
+    label = f'<svg role="img" aria-label="{escape(caption)}" fill="currentColor" '
+    svg = svg.replace("<svg ", label, 1)
+    # On a phone wide figures scroll, because they would not be legible if they shrank.
+    kind = ' class="wide" tabindex="0"' if drawn.get_figwidth() > _NARROW else ""
+    return f"<figure{kind}>{svg}{element('figcaption', caption)}</figure>"
