@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import diracflow as df
-from diracflow.galerkin.assembly import linearise
+from diracflow.galerkin.rows import linearise
 from diracflow.galerkin.collocation import draw, place
 from diracflow.galerkin.implicit import system
 from diracflow.galerkin.velocity import velocity

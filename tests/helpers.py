@@ -16,8 +16,7 @@ from diracflow.planning.subinterval_rule import leg_length
 from diracflow.sde.chart import chart_for
 from diracflow.sde.conditioning import conditioning_laws
 from diracflow.sde.laws import AbstractLaw
-from diracflow.training.history import Record
-from diracflow.training.trajectory import Trajectory
+from diracflow.training.state import Record, Trajectory
 
 _RNG = np.random.default_rng(3)
 

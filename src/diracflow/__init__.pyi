@@ -54,18 +54,18 @@ from .sde.laws import (
 from .sde.mixture import Mixture as Mixture
 from .sde.sde import SDE as SDE
 from .source.closure import ClosureSource as ClosureSource
-from .source.euler import EulerSource as EulerSource
+from .source.gaussian_source import EulerSource as EulerSource
 from .source.moments import MomentSource as MomentSource
 from .source.source_density import SourceDensity as SourceDensity
-from .training.checkpoint_errors import (
+from .training.checkpoint_file import (
     CheckpointError as CheckpointError,
 )
-from .training.checkpoint_errors import (
+from .training.checkpoint_file import (
     CheckpointWarning as CheckpointWarning,
 )
+from .training.checkpointer import TrainingTerminated as TrainingTerminated
 from .training.multiprocess import ProcessLost as ProcessLost
-from .training.status import Status as Status
-from .training.termination import TrainingTerminated as TrainingTerminated
+from .training.state import Status as Status
 from .training.threads import limit_threads as limit_threads
 from .transition.query_progress import query_progress as query_progress
 from .transition.transition_density import AbstractTransitionDensity as AbstractTransitionDensity

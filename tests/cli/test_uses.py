@@ -15,7 +15,7 @@ from diracflow.cli import app, inputs
 from diracflow.cli.data_files import read_series
 from diracflow.density.learned import Facts
 from diracflow.planning.settings import settings_for
-from diracflow.training.trajectory import Trajectory
+from diracflow.training.state import Trajectory
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import diracflow as df
 from diracflow.density.learned import Facts
 from diracflow.planning.settings import settings_for
 from diracflow.sde.conditioning import conditioning_laws
-from diracflow.training.trajectory import Trajectory
+from diracflow.training.state import Trajectory
 
 
 def unpacked(body):

@@ -13,7 +13,7 @@ from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.galerkin.devices import Layout, checked_chunk, mesh_over
-from diracflow.galerkin.streamed import accumulated
+from diracflow.galerkin.rows import accumulated
 from diracflow.planning.memory import CHUNK, fitting_layout, predicted_memory
 from diracflow.planning.settings import settings_for
 

@@ -8,12 +8,10 @@ from diracflow.planning.build_ansatz import build_ansatz
 from diracflow.planning.sizes import sized
 
 import diracflow as df
-from diracflow.galerkin.assembly import assemble, linearise
 from diracflow.galerkin.collocation import Points, centred, draw, per_point, place
 from diracflow.galerkin.implicit import factor, iterate, system, values_at
-from diracflow.galerkin.rows import Rows, gram_matrix
-from diracflow.galerkin.solve import normal_equations, relative_residual
-from diracflow.galerkin.velocity import survey, velocity
+from diracflow.galerkin.rows import Rows, assemble, gram_matrix, linearise
+from diracflow.galerkin.velocity import normal_equations, relative_residual, survey, velocity
 from diracflow.planning.settings import settings_for
 from diracflow.sde.quasi_random import CUBES
 

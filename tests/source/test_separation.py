@@ -8,8 +8,7 @@ import diracflow as df
 from diracflow.equation.moving_frame import Basis
 from diracflow.planning.basis_rule import settled_basis, start_slopes
 from diracflow.planning.settings import settings_for
-from diracflow.source.rotated import RotatedSource, rotated_sde
-from diracflow.source.separation import couplings, separating_basis
+from diracflow.source.separation import RotatedSource, couplings, rotated_sde, separating_basis
 
 
 def jacobians_of(model, starts=None):

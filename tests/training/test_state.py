@@ -12,8 +12,7 @@ from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.planning.settings import settings_for
-from diracflow.training.state import state_from
-from diracflow.training.status import Status
+from diracflow.training.state import Status, state_from
 from diracflow.training.switching_loop import SwitchingLoop
 
 SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)

@@ -21,8 +21,7 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
 from ..sde.sde import SDE
 from ..source.source_density import SourceDensity
-from ..training.status import Status
-from ..training.trajectory import Trajectory
+from ..training.state import Status, Trajectory
 from ..transition.broadcast import map_points
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .composed import ComposedDensity

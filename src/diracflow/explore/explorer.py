@@ -15,7 +15,7 @@ import numpy as np
 
 from ..density.learned import LearnedDensity
 from ..models.catalogue import exact_of
-from ..training.status import Status
+from ..training.state import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.bridges import bridge
 from .controls import EARLIEST, controls

@@ -15,7 +15,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .conditioner import GRUConditioner
+from .networks import GRUConditioner
 
 
 class AffineCoupling(eqx.Module):

@@ -12,11 +12,9 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
-from .assembly import evaluate_rate
 from .collocation import Points
-from .rows import AbstractLinearisation, AbstractRows
-from .solve import NormalEquations, normal_equations
-from .velocity import root_mean_square
+from .rows import AbstractLinearisation, AbstractRows, evaluate_rate
+from .velocity import NormalEquations, normal_equations, root_mean_square
 
 
 class System(eqx.Module):

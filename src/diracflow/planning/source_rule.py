@@ -7,10 +7,9 @@ from ..sde.problem import Problem
 from ..sde.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, ensemble
-from ..source.euler import EulerSource
-from ..source.gaussian_source import AbstractGaussianSource
+from ..source.gaussian_source import AbstractGaussianSource, EulerSource
 from ..source.moments import MomentSource, graded_basis
-from ..source.rotated import RotatedSource, rotated_sde
+from ..source.separation import RotatedSource, rotated_sde
 from .choice import Choice
 from .settings import Settings
 

@@ -9,8 +9,7 @@ cases steps are short because the equation is stiff.
 from collections.abc import Sequence
 from statistics import median
 
-from .history import Record
-from .status import Status
+from .state import Record, Status
 
 # Number of recent steps that are examined.
 _RECENT = 10

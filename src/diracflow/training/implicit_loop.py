@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Array
 
 from ..flow.ansatz import StandardisedAnsatz
-from ..galerkin.assembly import linearise
 from ..galerkin.collocation import Points, tempered
 from ..galerkin.implicit import (
     Factor,
@@ -19,11 +18,12 @@ from ..galerkin.implicit import (
     system,
     values_at,
 )
+from ..galerkin.rows import linearise
 from ..galerkin.velocity import relative_residuals, root_mean_square, survey
 from .diagnosis import diagnosis
 from .implicit_step import WEIGHT, Iteration, Stages, solve_stages
 from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop
-from .status import Status
+from .state import Status
 
 # Fraction of the budget that the first step may use.
 _FIRST_FRACTION = 0.1

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from .history import Record
-from .status import Status
+from .state import Record, Status
 
 # Seconds between two lines in a log.
 _PLAIN_EVERY = 10.0

@@ -30,7 +30,7 @@ from ..sde.chart import Chart
 from ..sde.coefficient_checks import is_degenerate_at
 from ..sde.parameters import Params
 from ..sde.sde import SDE
-from ..source.euler import EulerSource
+from ..source.gaussian_source import EulerSource
 from ..source.moments import MomentSource, graded_basis
 from ..source.source_density import SourceDensity
 from ..transition.charted_density import MappedDensity

@@ -13,7 +13,7 @@ import numpy as np
 from ..density.formatting import ends_in_words, in_words, residuals_in_words
 from ..density.learned import LearnedDensity
 from ..density.summary import described, equation_text, landmarks, split
-from ..training.status import Status
+from ..training.state import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from .densities import joint, section
 from .histories import certificate_over_time, error_over_time, training_history
