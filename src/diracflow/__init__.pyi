@@ -21,10 +21,10 @@ from .learning import (
 from .learning import (
     learn as learn,
 )
-from .models.families import (
+from .models.exact_densities import (
     ExactGeometricBrownian as ExactGeometricBrownian,
 )
-from .models.families import (
+from .models.exact_densities import (
     ExactOrnsteinUhlenbeck as ExactOrnsteinUhlenbeck,
 )
 from .models.square_root import ExactCIR as ExactCIR

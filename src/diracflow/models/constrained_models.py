@@ -14,7 +14,7 @@ from jaxtyping import Array
 from ..sde.domains import Interval, Positive, Real
 from ..sde.laws import LogNormal, Normal, Product, Uniform
 from ..sde.sde import SDE
-from .families import ExactGeometricBrownian, Fixed
+from .exact_densities import ExactGeometricBrownian, Fixed
 from .model import Model, origin_of, require_finite, require_positive
 from .square_root import ExactCIR
 

@@ -10,8 +10,7 @@ from jaxtyping import Array, ArrayLike
 from ..sde.argument_checks import checked_count
 from ..sde.laws import Normal, Uniform
 from ..sde.sde import SDE, Origin
-from .exact_densities import ExactLinear
-from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
+from .exact_densities import ExactLinear, ExactOrnsteinUhlenbeck, ExactSeasonal
 from .model import Model, origin_of, require_finite, require_positive
 
 

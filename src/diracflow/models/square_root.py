@@ -23,15 +23,14 @@ from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
 from ..sde.parameters import Bounds
-from ..transition.transition_density import AbstractTransitionDensity
-from .families import HALF_LINE, mean_decay
+from .exact_densities import HALF_LINE, AbstractExactDensity, mean_decay
 
 # Bisections of the bracket of a quantile, sufficient to reach rounding accuracy.
 _HALVINGS = 60
 _NO_SAMPLES = "Samples of CIR require 4 * rate * level > noise**2; its density does not."
 
 
-class ExactCIR(AbstractTransitionDensity):
+class ExactCIR(AbstractExactDensity):
     r"""Transition density of $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ for positive states.
 
     The parameters are `rate` $\kappa$, `level` $m$ and `noise` $\sigma$, all positive. Starts must
@@ -39,14 +38,9 @@ class ExactCIR(AbstractTransitionDensity):
     $4\kappa m > \sigma^2$ and are not differentiable.
     """
 
-    dim: int = eqx.field(static=True)
-    noise_dim: int = eqx.field(static=True)
-    horizon: float = eqx.field(static=True)
-
     def __init__(self) -> None:
         self.params = ("rate", "level", "noise")
         self.dim, self.noise_dim = 1, 2
-        self.horizon = np.inf
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -56,12 +50,7 @@ class ExactCIR(AbstractTransitionDensity):
     def param_bounds(self) -> Bounds:
         return dict.fromkeys(self.params, (0.0, np.inf))
 
-    def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
-        return t
-
-    def _log_prob(
-        self, state: Float[Array, ""], x: Float[Array, " 1"], x0: Float[Array, " 4"]
-    ) -> Float[Array, ""]:
+    def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         scale, u, order = _chi_square(state, x0)
         positive = x[0] > 0
         v = scale * jnp.where(positive, x[0], 1.0)
@@ -70,9 +59,7 @@ class ExactCIR(AbstractTransitionDensity):
         log_density = jnp.log(scale) - distance**2 + order * jnp.log(v) + bessel
         return jnp.where(positive, log_density, -jnp.inf)
 
-    def _from_noise(
-        self, state: Float[Array, ""], noise: Float[Array, " 2"], x0: Float[Array, " 4"]
-    ) -> Float[Array, " 1"]:
+    def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " 1"]:
         # A noncentral chi-square variable is the sum of a squared shifted normal variable and a
         # central chi-square variable with one degree of freedom less.
         scale, u, order = _chi_square(state, x0)
