@@ -11,7 +11,7 @@ import pytest
 
 import diracflow as df
 from diracflow.cli.app import main
-from diracflow.models.user_file import named_object
+from diracflow.models.catalogue import named_object
 from diracflow.training.checkpointer import TrainingTerminated
 
 OWN = """

@@ -309,14 +309,15 @@ def law_from(description: dict) -> AbstractLaw:
 
 
 def _vector(name: str, value: ArrayLike) -> Parameter:
-    array = _array(name, value)
+    array = real_array(name, value)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"`{name}` must be a scalar or a vector; got shape {array.shape}.")
     _require(np.isfinite(array), f"`{name}` must be finite; got {value}.")
     return array
 
 
-def _array(name: str, value: ArrayLike) -> np.ndarray:
+def real_array(name: str, value: ArrayLike) -> np.ndarray:
+    """Return an array of float64, or raise an error."""
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -324,7 +325,7 @@ def _array(name: str, value: ArrayLike) -> np.ndarray:
 
 
 def _cholesky(covariance: ArrayLike) -> Parameter:
-    matrix = _array("covariance", covariance)
+    matrix = real_array("covariance", covariance)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`covariance` must be a square matrix; got shape {matrix.shape}.")
     _require(np.isfinite(matrix), "`covariance` must be finite.")
