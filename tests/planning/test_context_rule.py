@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.context_rule import settled_context, turn
+from diracflow.planning.subinterval_rule import settled_context, turn
 from diracflow.planning.settings import settings_for
 
 LAW = df.Normal(0.0, 1.0).expand(2)

@@ -6,7 +6,7 @@ import pytest
 
 import diracflow as df
 from diracflow.equation.moving_frame import Basis
-from diracflow.planning.basis_rule import settled_basis, start_slopes
+from diracflow.planning.size_rules import settled_basis, start_slopes
 from diracflow.planning.settings import settings_for
 from diracflow.source.separation import RotatedSource, couplings, rotated_sde, separating_basis
 

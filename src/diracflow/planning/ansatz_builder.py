@@ -16,9 +16,8 @@ from ..flow.monotone import MonotoneCoupling, outputs
 from ..flow.networks import OwnNetworks, SharedNetwork
 from ..sde.problem import Problem
 from ..source.separation import couplings
-from .basis_rule import basis_of, start_jacobians
-from .choice import Choice
 from .settings import Settings
+from .size_rules import Choice, basis_of, start_jacobians
 from .source_rule import planned_source
 from .splits import idle_dim_for, input_selection, orders
 

@@ -10,8 +10,8 @@ from ..source.ensemble import Ensemble, ensemble
 from ..source.gaussian_source import AbstractGaussianSource, EulerSource
 from ..source.moments import MomentSource, graded_basis
 from ..source.separation import RotatedSource, rotated_sde
-from .choice import Choice
 from .settings import Settings
+from .size_rules import Choice
 
 # Integral of the drift Jacobian over the horizon below which paths count as straight. On the
 # sheared process in six dimensions, whose drift is constant, the closure source led to errors of
