@@ -53,23 +53,11 @@ class AffineCoupling(eqx.Module):
                 f"layer is not invertible; got `beta={self.beta}`."
             )
 
-    def to_source(
-        self,
-        moved: Float[Array, " moved"],
-        idle: Float[Array, " idle"],
-        context: Float[Array, " c"],
-    ) -> tuple[Float[Array, " moved"], Float[Array, ""]]:
-        """Return the image of the moved components, and the log-determinant."""
+    def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]:
         scale, shift = self._coefficients(idle, context)
         return moved * scale + shift, jnp.sum(jnp.log(scale))
 
-    def from_source(
-        self,
-        moved: Float[Array, " moved"],
-        idle: Float[Array, " idle"],
-        context: Float[Array, " c"],
-    ) -> Float[Array, " moved"]:
-        """Return the inverse of `to_source`."""
+    def from_source(self, moved: Array, idle: Array, context: Array) -> Float[Array, " moved"]:
         scale, shift = self._coefficients(idle, context)
         return (moved - shift) / scale
 

@@ -140,9 +140,7 @@ class SharedNetwork(eqx.Module):
         self.from_idle = Quadratic(idle_dim, moved_dim)
         self.from_context = jnp.asarray(np.zeros((moved_dim, context_dim)))
 
-    def __call__(
-        self, idle: Float[Array, " idle"], context: Float[Array, " c"]
-    ) -> Float[Array, "moved outputs"]:
+    def __call__(self, idle: Array, context: Array) -> Float[Array, "moved outputs"]:
         """Return the coefficients of all components."""
         out = self.conditioner(jnp.concatenate([idle, context]))
         out = out.reshape(len(self.from_context), -1)
@@ -207,9 +205,7 @@ class OwnNetworks(eqx.Module):
         self.from_idle = jnp.asarray(np.zeros((moved, idle_dim)))
         self.curved = jnp.asarray(np.zeros((moved, pairs * (pairs + 1) // 2)))
 
-    def __call__(
-        self, idle: Float[Array, " idle"], context: Float[Array, " c"]
-    ) -> Float[Array, "moved outputs"]:
+    def __call__(self, idle: Array, context: Array) -> Float[Array, "moved outputs"]:
         """Return the coefficients of all components."""
         both = jnp.concatenate([idle, context])
         # A matrix product, because derivatives of indexing are slow scatters.

@@ -105,13 +105,9 @@ def velocity(
 ) -> Velocity:
     r"""Compute $d\theta/dc$ by least squares over `points`.
 
-    **Arguments:**
-
-    - `ansatz`, `theta`, `clock`, `points`: where to assemble the least-squares problem.
-    - `regularisation`: relative to the mean eigenvalue of the Gram matrix.
-    - `prior`: the velocity towards which the regularisation pulls.
-    - `candidates`: velocities computed at the same `theta` and `clock` with other points. Their
-        residuals on `points` are held-out residuals, without the bias of in-sample ones.
+    The regularisation, relative to the mean eigenvalue of the Gram matrix, pulls towards `prior`.
+    `candidates` are velocities computed at the same `theta` and `clock` with other points. Their
+    residuals on `points` are held-out residuals, without the bias of in-sample ones.
     """
     rows, log_ratio = assemble(ansatz, theta, clock, points)
     normal = normal_equations(rows)

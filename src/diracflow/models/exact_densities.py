@@ -30,10 +30,7 @@ class AbstractExactDensity(AbstractTransitionDensity):
 
     dim: int = eqx.field(static=True)
     noise_dim: int = eqx.field(static=True)
-
-    @property
-    def horizon(self) -> float:
-        return np.inf
+    horizon: float = eqx.field(static=True, default=np.inf, kw_only=True)
 
     def _at_time(self, t: Float[Array, ""]) -> Any:
         return t

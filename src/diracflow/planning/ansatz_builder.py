@@ -43,16 +43,7 @@ def axes_of(problem: Problem, settings: Settings) -> Axes:
 
 
 def build_flow(problem: Problem, settings: Settings, axes: Axes, key: PRNGKeyArray) -> AbstractFlow:
-    """Build the flow; hidden weights are drawn with `key`.
-
-    **Arguments:**
-
-    - `problem`: determines dimension and conditioning inputs.
-    - `settings`: all of its sizes must be resolved. `settings.flow` is a name, a flow, or a
-        function `(dim, context_dim, key) -> flow`.
-    - `axes`: of `axes_of`.
-    - `key`: for the hidden weights.
-    """
+    """Build the flow of settings whose sizes are resolved; hidden weights are drawn with `key`."""
     dim, given = problem.dim, problem.conditioning_dim
     context = given + dim if settings.context == "path" else given
     if isinstance(settings.flow, AbstractFlow):

@@ -27,12 +27,8 @@ def planned_source(
 ) -> tuple[AbstractGaussianSource, Choice]:
     """Build the source; return it with its name and the reason for it.
 
-    **Arguments:**
-
-    - `problem`: up to the end of the first subinterval.
-    - `settings`: `settings.source` is a name, a source, or a function from a `Problem` to one.
-    - `draws`: of the conditioning vector, along the axes of `basis`.
-    - `basis`: separating axes, or `None` for those of the state.
+    `problem` ends with the first subinterval. `draws` are those of the conditioning vector, along
+    the axes of `basis`, or of the state if it is `None`.
     """
     if isinstance(settings.source, AbstractGaussianSource):
         source = settings.source

@@ -9,6 +9,7 @@ the boundary.
 """
 
 import abc
+import dataclasses
 import math
 
 import equinox as eqx
@@ -45,9 +46,10 @@ class AbstractDomain(eqx.Module):
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "AbstractDomain":
         """Return the domain with a map fitted to states `x` and the size of the noise there."""
 
-    @abc.abstractmethod
     def describe(self) -> dict:
         """Return the name and the numbers in plain Python, as `domain_from` takes them."""
+        numbers = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"domain": type(self).__name__, **numbers}
 
     def from_real(self, y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the inverse of `to_real`, finite and strictly inside even after rounding."""
@@ -100,9 +102,6 @@ class Real(AbstractDomain):
 
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Real":
         return self
-
-    def describe(self) -> dict:
-        return {"domain": "Real"}
 
 
 class Positive(AbstractDomain):
@@ -162,9 +161,6 @@ class Positive(AbstractDomain):
         middle = 1.0 if power == 0 else float(np.exp(np.mean(np.log(x))))
         return Positive(power, middle if self.scale is None else self.scale)
 
-    def describe(self) -> dict:
-        return {"domain": "Positive", "power": self.power, "scale": self.scale}
-
 
 class Interval(AbstractDomain):
     r"""A bounded open interval.
@@ -223,14 +219,6 @@ class Interval(AbstractDomain):
         square_root = np.log(share * (1 - share)) / 2
         spread = [np.std(np.log(noise) - k * square_root) for k in (1, 2)]
         return Interval(self.low, self.high, bool(spread[0] < spread[1]))
-
-    def describe(self) -> dict:
-        return {
-            "domain": "Interval",
-            "low": self.low,
-            "high": self.high,
-            "arcsine": self.arcsine,
-        }
 
     @property
     def _width(self) -> float:

@@ -38,11 +38,8 @@ class Fingerprint:
     def difference(self, other: "Fingerprint", tolerance: float) -> str | None:
         """Describe the first point at which the coefficients of another SDE differ.
 
-        **Arguments:**
-
-        - `other`: the fingerprint of that SDE at the same points.
-        - `tolerance`: relative to each value; a tenth of it relative to the largest value of a
-            component, and 1e-4 of it relative to the largest of all: coefficients may be small.
+        `tolerance` is relative to each value; a tenth of it relative to the largest value of a
+        component, and 1e-4 of it relative to the largest of all: coefficients may be small.
         """
         for name in ("drift", "diffusion"):
             mine, theirs = getattr(self, name), getattr(other, name)

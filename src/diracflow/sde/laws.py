@@ -268,27 +268,21 @@ class Product(AbstractLaw):
         return self
 
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
-        parts = jnp.split(u, self._cuts())
-        return jnp.concatenate(
-            [law.from_uniform(part) for law, part in zip(self.laws, parts, strict=True)]
-        )
+        return jnp.concatenate(self._each("from_uniform", u))
 
     def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        parts = jnp.split(x, self._cuts())
-        return jnp.concatenate(
-            [law.to_normal(part) for law, part in zip(self.laws, parts, strict=True)]
-        )
+        return jnp.concatenate(self._each("to_normal", x))
 
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        parts = jnp.split(x, self._cuts())
-        terms = [law._log_prob(part) for law, part in zip(self.laws, parts, strict=True)]
-        return jnp.sum(jnp.stack(terms))
+        return jnp.sum(jnp.stack(self._each("_log_prob", x)))
 
     def describe(self) -> dict:
         return {"law": "Product", "laws": [law.describe() for law in self.laws]}
 
-    def _cuts(self) -> list[int]:
-        return np.cumsum([law.dim or 1 for law in self.laws])[:-1].tolist()
+    def _each(self, method: str, x: Float[Array, " d"]) -> list[Array]:
+        """Return the results of a method of all laws, each for its block of `x`."""
+        parts = jnp.split(x, np.cumsum([law.dim or 1 for law in self.laws])[:-1].tolist())
+        return [getattr(law, method)(part) for law, part in zip(self.laws, parts, strict=True)]
 
 
 def law_from(description: dict) -> AbstractLaw:

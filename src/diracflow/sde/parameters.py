@@ -27,14 +27,7 @@ def checked_params(params: Params | None, names: tuple[str, ...], bounds: Bounds
 def checked_start_time(
     start_time: ArrayLike | None, fixed: float | None, interval: tuple[float, float]
 ) -> list[Array]:
-    """Return a list with the checked start time if it varies; an empty list if it is fixed.
-
-    **Arguments:**
-
-    - `start_time`: the value that the user passed, if any.
-    - `fixed`: the start time of the density, or `None` if it varies.
-    - `interval`: bounds of a varying start time.
-    """
+    """Return a list with the checked start time if it varies; an empty list if it is `fixed`."""
     if fixed is None:
         if start_time is None:
             raise ValueError(

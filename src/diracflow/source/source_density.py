@@ -45,13 +45,9 @@ class SourceDensity(AbstractTransitionDensity):
     def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
         return t
 
-    def _log_prob(
-        self, state: Float[Array, ""], x: Float[Array, " d"], x0: Float[Array, " d+k"]
-    ) -> Float[Array, ""]:
+    def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         y, log_slope = self.chart.end(x)
         return self.source.log_prob(y, state, self.chart.start(x0)) + log_slope
 
-    def _from_noise(
-        self, state: Float[Array, ""], noise: Float[Array, " d"], x0: Float[Array, " d+k"]
-    ) -> Float[Array, " d"]:
+    def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " d"]:
         return self.chart.from_real(self.source.from_noise(noise, state, self.chart.start(x0)))

@@ -130,7 +130,8 @@ def opened(path: str | os.PathLike) -> Iterator["Folder"]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder / _LOCK))
-            _sweep(folder)
+            for incomplete in folder.glob(".checkpoint-*.safetensors.*"):  # of a killed run
+                incomplete.unlink()
             with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(b"room?")
         except Locked as holder:
@@ -193,9 +194,3 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
         return []
     found = [(_FILE.fullmatch(path.name), path) for path in folder.iterdir()]
     return [path for _, path in sorted(((int(m[1]), p) for m, p in found if m), reverse=True)]
-
-
-def _sweep(folder: pathlib.Path) -> None:
-    """Remove the incomplete files of a killed run."""
-    for path in folder.glob(".checkpoint-*.safetensors.*"):
-        path.unlink()

@@ -37,16 +37,7 @@ class Step(eqx.Module):
 def bogacki_shampine(
     field: VectorField, theta: Parameters, clock: float, length: float, start: Velocity
 ) -> Step:
-    """Take one step.
-
-    **Arguments:**
-
-    - `field`: velocity as a function of parameters and clock.
-    - `theta`: parameters at the start of the step.
-    - `clock`: clock at the start of the step.
-    - `length`: length of the step.
-    - `start`: velocity at the start of the step.
-    """
+    """Take one step of a given length, from `theta` and `clock` with the velocity `start`."""
 
     def rate(theta: Parameters, clock: float) -> Parameters:
         return np.asarray(field(theta, clock).theta_dot)

@@ -86,14 +86,9 @@ def solve_stages(
 ) -> Stages | None:
     """Return the stages of a step, or `None` if one of them does not converge.
 
-    **Arguments:**
-
-    - `iterate`: one iteration for the equation of a stage.
-    - `start`: parameters, log-density and forcing at the start of the step.
-    - `clock`: clock at the start of the step.
-    - `length`: length of the step.
-    - `slope`: initial guess of the velocity of the parameters.
-    - `enough`: change of the log-density, in nats, at which the iteration has converged.
+    `start` has parameters, log-density and forcing at the start of the step, and `slope` is an
+    initial guess of the velocity. An iteration has converged if it changes the log-density by less
+    than `enough` nats.
     """
     theta, log_ratio, forcing = start
     thetas, forcings, most = [theta], [forcing], 0
