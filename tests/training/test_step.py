@@ -5,7 +5,7 @@ import pytest
 
 from diracflow.galerkin.velocity import NormalEquations
 from diracflow.training.explicit_loop import bogacki_shampine, fisher_norm
-from diracflow.training.implicit_step import solve_stages
+from diracflow.training.implicit_loop import solve_stages
 from diracflow.training.loop import Budget
 
 

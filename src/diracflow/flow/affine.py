@@ -76,17 +76,10 @@ def _displacement_features(
     precision.
     """
 
-    def displacement_weights(
-        key: PRNGKeyArray, weight: Float[Array, "out in"]
-    ) -> Float[Array, "out in"]:
+    def displacement_weights(key: PRNGKeyArray, weight: Array) -> Float[Array, "out in"]:
         of_idle = jr.normal(key, (weight.shape[0], len(idle)))
-        return (
-            jnp.zeros_like(weight)
-            .at[:, : len(idle)]
-            .set(of_idle)
-            .at[:, len(idle) + idle]
-            .set(-of_idle)
-        )
+        weights = jnp.zeros_like(weight).at[:, : len(idle)].set(of_idle)
+        return weights.at[:, len(idle) + idle].set(-of_idle)
 
     def inputs(c: GRUConditioner) -> tuple[Array, Array]:
         return c.lift.weight, c.cell.weight_ih

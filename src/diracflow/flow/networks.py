@@ -34,16 +34,12 @@ class GRUConditioner(eqx.Module):
         lift_key, cell_key, readout_key = jr.split(key, 3)
         self.lift = eqx.nn.Linear(in_size, hidden, key=lift_key)
         self.cell = eqx.nn.GRUCell(in_size, hidden, key=cell_key)
-        self.readout = _zero_linear(hidden, out_size, key=readout_key)
+        readout = eqx.nn.Linear(hidden, out_size, key=readout_key)
+        zeros = (jnp.zeros((out_size, hidden)), jnp.zeros(out_size))
+        self.readout = eqx.tree_at(lambda m: (m.weight, m.bias), readout, zeros)
 
     def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
         return self.readout(self.cell(c, jnp.tanh(self.lift(c))))
-
-
-def _zero_linear(in_size: int, out_size: int, *, key: PRNGKeyArray) -> eqx.nn.Linear:
-    linear = eqx.nn.Linear(in_size, out_size, key=key)
-    zeros = (jnp.zeros((out_size, in_size)), jnp.zeros(out_size))
-    return eqx.tree_at(lambda m: (m.weight, m.bias), linear, zeros)
 
 
 class Linear(eqx.Module):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
 from .collocation import Points
-from .rows import AbstractLinearisation, AbstractRows, evaluate_rate
+from .rows import AbstractLinearisation, AbstractRows, evaluate
 from .velocity import NormalEquations, normal_equations, root_mean_square
 
 
@@ -74,16 +74,16 @@ def iterate(
     $w$ is `weight` and $v$ is `target`. The regularisation pulls towards `guess`.
     """
     left, solver = equation
-    values = evaluate_rate(ansatz, theta, clock, points)
-    misfit = target - values.log_ratio + weight * values.forcing
+    log_ratio, rate = evaluate(ansatz.at(theta).log_ratio_and_rate, clock, points)
+    misfit = target - log_ratio + weight * rate
     moment = left.rows.moment(misfit)
     change = solver.solve(moment - solver.shift * (theta - guess))
     change = points.layout.agreed(change)
     moved, forced = left.linearisation.changes(change)
     return Iterate(
         theta=theta + change,
-        log_ratio=values.log_ratio + moved,
-        forcing=values.forcing + forced,
+        log_ratio=log_ratio + moved,
+        forcing=rate + forced,
         size=root_mean_square(moved),
     )
 
@@ -93,8 +93,8 @@ def values_at(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, ""]]:
     """Return log-ratio, total rate, and the root mean square of the latter."""
-    values = evaluate_rate(ansatz, theta, clock, points)
-    return values.log_ratio, values.forcing, root_mean_square(values.forcing)
+    log_ratio, rate = evaluate(ansatz.at(theta).log_ratio_and_rate, clock, points)
+    return log_ratio, rate, root_mean_square(rate)
 
 
 @eqx.filter_jit

@@ -198,7 +198,7 @@ class StreamedRows(AbstractRows):
 
     def times(self, change: Float[Array, " m"]) -> Float[Array, " n"]:
         along = eqx.Partial(_along, self.function, change)
-        return centred(per_point(along, self.function.clock, self.points), self.points)
+        return evaluate(along, self.function.clock, self.points)
 
 
 class StreamedLinearisation(AbstractLinearisation):
@@ -218,7 +218,7 @@ class StreamedLinearisation(AbstractLinearisation):
 
     def changes(self, change: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         along = eqx.Partial(_both_along, self.ansatz, change)
-        return centred(per_point(along, self.clock, self.points), self.points)
+        return evaluate(along, self.clock, self.points)
 
 
 def streamed(
@@ -245,13 +245,6 @@ def _both_along(
     return jax.jvp(values, (ansatz.theta,), (change,))[1]
 
 
-class Values(eqx.Module):
-    """Log-ratio of the density to the source, and forcing, at the collocation points, centred."""
-
-    log_ratio: Float[Array, " n"]
-    forcing: Float[Array, " n"]
-
-
 @eqx.filter_jit
 def assemble(
     ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
@@ -263,12 +256,11 @@ def assemble(
     therefore removes only noise.
     """
     at_theta, layout = ansatz.at(theta), points.layout
-    values = evaluate(ansatz, theta, clock, points)
+    log_ratio, forcing = evaluate(at_theta.log_ratio_and_forcing, clock, points)
     if layout.chunk is not None:
-        return streamed(at_theta, clock, points, values.forcing), values.log_ratio
-    jacobian = per_point(at_theta.parameter_score, clock, points)
-    rows = Rows(jacobian=centred(jacobian, points), forcing=values.forcing, layout=layout)
-    return rows, values.log_ratio
+        return streamed(at_theta, clock, points, forcing), log_ratio
+    jacobian = evaluate(at_theta.parameter_score, clock, points)
+    return Rows(jacobian=jacobian, forcing=forcing, layout=layout), log_ratio
 
 
 @eqx.filter_jit
@@ -276,31 +268,18 @@ def linearise(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> AbstractLinearisation:
     """Return Jacobian, forcing and the parameter Jacobian of the total rate at all points."""
-    layout = points.layout
+    at_theta, layout = ansatz.at(theta), points.layout
     if layout.chunk is not None:
-        values = evaluate(ansatz, theta, clock, points)
-        return StreamedLinearisation(
-            ansatz=ansatz.at(theta), clock=clock, points=points, forcing=values.forcing
-        )
-    forcing, jacobian, rate = per_point(ansatz.at(theta).linearised, clock, points)
+        _, forcing = evaluate(at_theta.log_ratio_and_forcing, clock, points)
+        return StreamedLinearisation(ansatz=at_theta, clock=clock, points=points, forcing=forcing)
+    forcing, jacobian, rate = per_point(at_theta.linearised, clock, points)
     jacobian, forcing, rate = centred((jacobian, forcing, rate), points)
     return Linearisation(jacobian=jacobian, forcing=forcing, rate_jacobian=rate, layout=layout)
 
 
-def evaluate(
-    ansatz: AbstractAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> Values:
-    """Return log-ratio and forcing at all points."""
-    at_theta = ansatz.at(theta)
-    return Values(*centred(per_point(at_theta.log_ratio_and_forcing, clock, points), points))
-
-
-def evaluate_rate(
-    ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
-) -> Values:
-    """Return log-ratio and total rate at all points, as implicit time steps require."""
-    at_theta = ansatz.at(theta)
-    return Values(*centred(per_point(at_theta.log_ratio_and_rate, clock, points), points))
+def evaluate(function: Callable, clock: Float[Array, ""], points: Points) -> Any:
+    """Return `function(y, clock, x0)` at all points, centred."""
+    return centred(per_point(function, clock, points), points)
 
 
 @eqx.filter_jit
@@ -310,7 +289,6 @@ def source_forcings(
     """Return the root mean square of the forcing of the source alone, at several clocks."""
 
     def at(clock: Float[Array, ""]) -> Float[Array, ""]:
-        forcing = centred(per_point(ansatz.source_forcing, clock, points), points)
-        return jnp.sqrt(jnp.mean(forcing**2))
+        return jnp.sqrt(jnp.mean(evaluate(ansatz.source_forcing, clock, points) ** 2))
 
     return jax.lax.map(at, clocks)

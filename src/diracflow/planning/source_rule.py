@@ -62,7 +62,10 @@ def _named_source(
             "this source starts from the linearised covariance of each start",
         )
     elif name in ("auto", "closure"):
-        paths = _ensemble(problem, equation, draws)
+        starts, tails = np.split(draws, [problem.dim], axis=1)
+        moments = starts.mean(axis=0), np.cov(starts.T).reshape(problem.dim, problem.dim)
+        span = problem.start_time, problem.horizon
+        paths = ensemble(equation, *moments, *span, tails[:_TAILS])
         choice = _best(problem, paths) if name == "auto" else choice
     if choice.value == "closure":
         assert paths is not None
@@ -71,12 +74,6 @@ def _named_source(
         axes = graded_basis(equation, problem.start_time, draws.mean(axis=0))
         return MomentSource(equation, problem.start_time, axes), choice
     return EulerSource(equation, problem.start_time), choice
-
-
-def _ensemble(problem: Problem, equation: SDE, draws: np.ndarray) -> Ensemble:
-    starts, tails = np.split(draws, [problem.dim], axis=1)
-    mean, covariance = starts.mean(axis=0), np.cov(starts.T).reshape(problem.dim, problem.dim)
-    return ensemble(equation, mean, covariance, problem.start_time, problem.horizon, tails[:_TAILS])
 
 
 def _best(problem: Problem, paths: Ensemble) -> Choice:

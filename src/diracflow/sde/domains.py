@@ -156,7 +156,11 @@ class Positive(AbstractDomain):
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Positive":
         power = self.power
         if power is None:
-            power = _rounded(1 - _slope(np.log(x), np.log(noise)))
+            log_x, log_noise = np.log(x), np.log(noise)
+            centred = log_x - np.mean(log_x)
+            slope = float(centred @ (log_noise - np.mean(log_noise)) / (centred @ centred))
+            # The nearest multiple of 1/4 in [-1, 1], because exponents of models are simple.
+            power = float(np.clip(np.round(4 * (1 - slope)) / 4, -1, 1))
         # For the logarithm a scale is only a shift.
         middle = 1.0 if power == 0 else float(np.exp(np.mean(np.log(x))))
         return Positive(power, middle if self.scale is None else self.scale)
@@ -299,16 +303,6 @@ def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np
 
 def _sign(power: float) -> float:
     return math.copysign(1.0, power)  # NumPy's sign would promote float32 to float64
-
-
-def _slope(x: np.ndarray, y: np.ndarray) -> float:
-    centred = x - np.mean(x)
-    return float(centred @ (y - np.mean(y)) / (centred @ centred))
-
-
-def _rounded(power: float) -> float:
-    """Return the nearest multiple of 1/4 in [-1, 1], because exponents of models are simple."""
-    return float(np.clip(np.round(4 * power) / 4, -1, 1))
 
 
 def _number(name: str, value: float | None) -> float | None:

@@ -86,7 +86,9 @@ def checked_param(name: str, value: ArrayLike, bounds: Bounds, what: str = "para
     _require(f"{what} `{name}`", array, np.isfinite(array), "be finite")
     above = array > low if _scale(low, high) else array >= low
     inside = above & (array <= high)
-    _require(f"{what} `{name}`", array, inside, f"lie in {_interval(low, high)}")
+    left = "(" if low == -np.inf or _scale(low, high) else "["
+    interval = f"{left}{low:g}, {high:g}{')' if high == np.inf else ']'}"
+    _require(f"{what} `{name}`", array, inside, f"lie in {interval}")
     return values
 
 
@@ -95,11 +97,6 @@ def _require(name: str, array: np.ndarray, good: np.ndarray, what: str) -> None:
         raise ValueError(
             f"The {name} must {what} for this density; got {array[~good].ravel()[0]:g}."
         )
-
-
-def _interval(low: float, high: float) -> str:
-    open_below = low == -np.inf or _scale(low, high)
-    return f"{'(' if open_below else '['}{low:g}, {high:g}{')' if high == np.inf else ']'}"
 
 
 def _scale(low: float, high: float) -> bool:
