@@ -55,8 +55,8 @@ from .sde.mixture import Mixture as Mixture
 from .sde.sde import SDE as SDE
 from .source.closure import ClosureSource as ClosureSource
 from .source.gaussian_source import EulerSource as EulerSource
+from .source.gaussian_source import SourceDensity as SourceDensity
 from .source.moments import MomentSource as MomentSource
-from .source.source_density import SourceDensity as SourceDensity
 from .training.checkpoint_file import (
     CheckpointError as CheckpointError,
 )

@@ -6,8 +6,8 @@ import pytest
 
 import diracflow as df
 from diracflow.equation.moving_frame import Basis
-from diracflow.planning.size_rules import settled_basis, start_slopes
 from diracflow.planning.settings import settings_for
+from diracflow.planning.size_rules import settled_basis, start_slopes
 from diracflow.source.separation import RotatedSource, couplings, rotated_sde, separating_basis
 
 

@@ -20,7 +20,7 @@ from ..sde.domains import AbstractDomain, require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
 from ..sde.sde import SDE
-from ..source.source_density import SourceDensity
+from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
 from ..transition.broadcast import map_points
 from ..transition.transition_density import AbstractTransitionDensity, checked_query

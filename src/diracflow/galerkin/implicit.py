@@ -8,13 +8,12 @@ change of the Jacobian along the step.
 """
 
 import equinox as eqx
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
 from .collocation import Points
 from .rows import AbstractLinearisation, AbstractRows, evaluate
-from .velocity import NormalEquations, normal_equations, root_mean_square
+from .velocity import Factor, NormalEquations, normal_equations, root_mean_square
 
 
 class System(eqx.Module):
@@ -23,17 +22,6 @@ class System(eqx.Module):
     linearisation: AbstractLinearisation
     rows: AbstractRows
     normal: NormalEquations
-
-
-class Factor(eqx.Module):
-    """A Cholesky factor of the regularised normal equations."""
-
-    cholesky: Float[Array, "m m"]
-    shift: Float[Array, ""]
-
-    def solve(self, moment: Float[Array, " m"]) -> Float[Array, " m"]:
-        """Return the solution for a right-hand side."""
-        return cho_solve((self.cholesky, False), moment)
 
 
 class Iterate(eqx.Module):
@@ -55,7 +43,7 @@ def system(linearisation: AbstractLinearisation, weight: Float[Array, ""]) -> Sy
 @eqx.filter_jit
 def factor(normal: NormalEquations, regularisation: Float[Array, ""]) -> Factor:
     """Return the Cholesky factor for one regularisation."""
-    return Factor(*normal.factor(regularisation))
+    return normal.factor(regularisation)
 
 
 @eqx.filter_jit

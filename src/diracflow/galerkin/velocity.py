@@ -26,6 +26,19 @@ from .rows import AbstractRows, assemble
 
 # Random probes for the effective rank, whose standard error is then below sqrt(rank / 8).
 _PROBES = 16
+# A forcing below this, in nats per unit of clock, is rounding: the source is exact.
+ROUNDING = 1e-8
+
+
+class Factor(eqx.Module):
+    """An upper Cholesky factor of the regularised Gram matrix, and the shift of its diagonal."""
+
+    cholesky: Float[Array, "m m"]
+    shift: Float[Array, ""]
+
+    def solve(self, moment: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
+        """Return the solution for a right-hand side."""
+        return cho_solve((self.cholesky, False), moment)
 
 
 class NormalEquations(eqx.Module):
@@ -34,16 +47,11 @@ class NormalEquations(eqx.Module):
     gram: Float[Array, "m m"]
     moment: Float[Array, " m"]
 
-    def solve(
-        self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
-    ) -> Float[Array, " m"]:
+    def solve(self, regularisation: Array, prior: Array) -> Float[Array, " m"]:
         """Return the regularised velocity."""
-        factor, _ = self.factor(regularisation)
-        return prior + cho_solve((factor, False), self.moment - self.gram @ prior)
+        return prior + self.factor(regularisation).solve(self.moment - self.gram @ prior)
 
-    def solve_and_rank(
-        self, regularisation: Float[Array, ""], prior: Float[Array, " m"]
-    ) -> tuple[Float[Array, " m"], Float[Array, ""], Float[Array, ""]]:
+    def solve_and_rank(self, regularisation: Array, prior: Array) -> tuple[Array, Array, Array]:
         r"""Return the velocity, the effective rank and the condition number.
 
         The effective rank is $\mathrm{tr}\,G(G+\lambda)^{-1}$, estimated with random signs. The
@@ -51,19 +59,18 @@ class NormalEquations(eqx.Module):
         """
         probes = jr.rademacher(jr.key(0), (len(self.moment), _PROBES), dtype=self.gram.dtype)
         sides = jnp.column_stack([self.moment - self.gram @ prior, probes])
-        factor, _ = self.factor(regularisation)
-        solved = cho_solve((factor, False), sides)
+        factor = self.factor(regularisation)
+        solved = factor.solve(sides)
         rank = jnp.sum(probes * (self.gram @ solved[:, 1:])) / _PROBES
-        scales = jnp.diag(factor)
+        scales = jnp.diag(factor.cholesky)
         return prior + solved[:, 0], rank, (jnp.max(scales) / jnp.min(scales)) ** 2
 
-    def factor(
-        self, regularisation: Float[Array, ""]
-    ) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
-        """Return the upper Cholesky factor of the regularised Gram matrix, and the shift."""
+    def factor(self, regularisation: Float[Array, ""]) -> Factor:
+        """Return the Cholesky factor for one regularisation."""
         m = len(self.moment)
         shift = regularisation * jnp.trace(self.gram) / m
-        return cho_factor(self.gram + shift * jnp.eye(m, dtype=self.gram.dtype))[0], shift
+        shifted = self.gram + shift * jnp.eye(m, dtype=self.gram.dtype)
+        return Factor(cho_factor(shifted)[0], shift)
 
 
 def normal_equations(rows: AbstractRows) -> NormalEquations:
@@ -76,10 +83,6 @@ def relative_residual(rows: AbstractRows, theta_dot: Float[Array, " m"]) -> Floa
     left = jnp.mean((rows.times(theta_dot) - rows.forcing) ** 2)
     total = jnp.mean(rows.forcing**2)
     return left / jnp.where(total > 0, total, 1.0)
-
-
-# A forcing below this, in nats per unit of clock, is rounding: the source is exact.
-ROUNDING = 1e-8
 
 
 class Velocity(eqx.Module):

@@ -23,6 +23,8 @@ from ..transition.transition_density import AbstractTransitionDensity
 
 # Halvings of the time step of a linear SDE, sufficient for a rate times time of a million.
 _DOUBLINGS = 20
+# A constant, because every query reads the domain.
+HALF_LINE = (Positive(),)
 
 
 class AbstractExactDensity(AbstractTransitionDensity):
@@ -129,10 +131,6 @@ class ExactSheared(AbstractExactDensity):
 
 def _log_cosh(y: Array) -> Array:
     return jnp.logaddexp(y, -y) - jnp.log(2.0)
-
-
-# A constant, because every query reads the domain.
-HALF_LINE = (Positive(),)
 
 
 class AbstractNormalDensity(AbstractExactDensity):

@@ -17,9 +17,8 @@ from jaxtyping import Array, Float
 
 from ..galerkin.collocation import Draws
 from ..galerkin.velocity import Velocity, survey, velocity
-from .diagnosis import diagnosis
 from .loop import MOST_CHANGE, SMALLEST, TimeLoop
-from .state import Status
+from .state import Status, diagnosis
 
 # Sums of a few vectors stay in NumPy, because compiling them gains nothing.
 Parameters = Float[np.ndarray, " m"]

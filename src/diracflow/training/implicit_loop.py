@@ -33,9 +33,8 @@ from ..galerkin.implicit import (
 )
 from ..galerkin.rows import linearise
 from ..galerkin.velocity import relative_residuals, root_mean_square, survey
-from .diagnosis import diagnosis
 from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop
-from .state import Status
+from .state import Status, diagnosis
 
 _GAMMA = float(Fraction(1767732205903, 4055673282236))
 _NODES = np.array([0.0, 2 * _GAMMA, 0.6, 1.0])

@@ -30,9 +30,8 @@ from ..sde.chart import Chart
 from ..sde.coefficient_checks import is_degenerate_at
 from ..sde.parameters import Params
 from ..sde.sde import SDE
-from ..source.gaussian_source import EulerSource
+from ..source.gaussian_source import EulerSource, SourceDensity
 from ..source.moments import MomentSource, graded_basis
-from ..source.source_density import SourceDensity
 from ..transition.charted_density import MappedDensity
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .bridge_proposals import AbstractProposal, GuidedEuler, GuidedLinearised, simulate_paths
