@@ -23,12 +23,10 @@ import numpy as np
 
 import diracflow as df
 from diracflow.sde.fingerprint import Fingerprint
-from diracflow.training.checkpoint_file import Contents
-from diracflow.training.checkpoint_folder import Folder, opened
-from diracflow.training.history import Record
+from diracflow.training.checkpoint_file import Contents, Folder, opened
 from diracflow.training.progress import Progress
 from diracflow.training.run_identity import Identity
-from diracflow.training.state import State
+from diracflow.training.state import Record, State
 
 # Steps and parameters: Beneš with both presets, a steep double well, and the largest there may be.
 SIZES = ((50, 816), (150, 952), (650, 396), (2000, 1746))

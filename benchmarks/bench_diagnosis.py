@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import diracflow as df
-from diracflow.training.diagnosis import _RECENT, diagnosis
+from diracflow.training.state import _RECENT, diagnosis
 
 
 def well(t, x):

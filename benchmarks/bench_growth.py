@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import diracflow as df
-from diracflow.galerkin.assembly import linearise
 from diracflow.galerkin.collocation import draw, place
 from diracflow.galerkin.implicit import system
+from diracflow.galerkin.rows import linearise
 from diracflow.galerkin.velocity import velocity
 from diracflow.planning.prepare import prepare
 from diracflow.planning.settings import settings_for

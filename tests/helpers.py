@@ -15,8 +15,7 @@ from diracflow.sde.chart import chart_for, plain_chart
 from diracflow.sde.conditioning import conditioning_laws
 from diracflow.sde.laws import AbstractLaw
 from diracflow.sde.problem import Problem
-from diracflow.training.history import Record
-from diracflow.training.trajectory import Trajectory
+from diracflow.training.state import Record, Trajectory
 
 _RNG = np.random.default_rng(3)
 

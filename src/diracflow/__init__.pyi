@@ -23,10 +23,10 @@ from .learning import (
 from .learning import (
     learn as learn,
 )
-from .models.families import (
+from .models.exact_densities import (
     ExactGeometricBrownian as ExactGeometricBrownian,
 )
-from .models.families import (
+from .models.exact_densities import (
     ExactOrnsteinUhlenbeck as ExactOrnsteinUhlenbeck,
 )
 from .models.square_root import ExactCIR as ExactCIR
@@ -59,19 +59,18 @@ from .sde.mixture import Mixture as Mixture
 from .sde.problem import Problem as Problem
 from .sde.sde import SDE as SDE
 from .source.closure import ClosureSource as ClosureSource
-from .source.euler import EulerSource as EulerSource
 from .source.gaussian_source import AbstractGaussianSource as AbstractGaussianSource
+from .source.gaussian_source import EulerSource as EulerSource
 from .source.moments import MomentSource as MomentSource
-from .source.source_density import SourceDensity as SourceDensity
-from .training.checkpoint_errors import (
+from .training.checkpoint_file import (
     CheckpointError as CheckpointError,
 )
-from .training.checkpoint_errors import (
+from .training.checkpoint_file import (
     CheckpointWarning as CheckpointWarning,
 )
+from .training.checkpointer import TrainingTerminated as TrainingTerminated
 from .training.multiprocess import ProcessLost as ProcessLost
-from .training.status import Status as Status
-from .training.termination import TrainingTerminated as TrainingTerminated
+from .training.state import Status as Status
 from .training.threads import limit_threads as limit_threads
 from .transition.query_progress import query_progress as query_progress
 from .transition.transition_density import AbstractTransitionDensity as AbstractTransitionDensity

@@ -11,8 +11,8 @@ import pytest
 
 import diracflow as df
 from diracflow.cli.app import main
-from diracflow.models.user_file import named_object
-from diracflow.training.termination import TrainingTerminated
+from diracflow.models.catalogue import named_object
+from diracflow.training.checkpointer import TrainingTerminated
 
 OWN = """
 import jax.numpy as jnp

@@ -13,8 +13,7 @@ from safetensors import safe_open
 import diracflow as df
 from diracflow.density.model_file import FORMAT, read_header
 from diracflow.models.model import Model
-from diracflow.source.euler import EulerSource
-from diracflow.source.gaussian_source import AbstractGaussianSource
+from diracflow.source.gaussian_source import AbstractGaussianSource, EulerSource
 from helpers import stepped_density
 
 X0 = np.array([0.4, -0.3])

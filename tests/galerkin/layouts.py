@@ -8,10 +8,10 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.galerkin.assembly import linearise
 from diracflow.galerkin.collocation import draw, laid_out, place
 from diracflow.galerkin.devices import Layout, mesh_over
 from diracflow.galerkin.implicit import factor, iterate, projected_size, system, values_at
+from diracflow.galerkin.rows import linearise
 from diracflow.galerkin.velocity import velocity
 from diracflow.planning.prepare import prepare
 from diracflow.planning.settings import settings_for

@@ -12,7 +12,7 @@ import pytest
 
 import diracflow as df
 from diracflow.galerkin.devices import Layout, checked_chunk, mesh_over
-from diracflow.galerkin.streamed import accumulated
+from diracflow.galerkin.rows import accumulated
 from diracflow.planning.memory import CHUNK, fitting_layout, predicted_memory
 from diracflow.planning.settings import settings_for
 

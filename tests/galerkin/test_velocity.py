@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.assembly import assemble, linearise
 from diracflow.galerkin.collocation import Points, centred, draw, per_point, place
 from diracflow.galerkin.implicit import factor, iterate, system, values_at
 from diracflow.galerkin.rows import Rows, gram_matrix
-from diracflow.galerkin.solve import normal_equations, relative_residual
-from diracflow.galerkin.velocity import survey, velocity
+from diracflow.galerkin.velocity import normal_equations, relative_residual, survey, velocity
 from diracflow.sde.quasi_random import CUBES
 from helpers import ansatz_for, problem_for
 

@@ -9,8 +9,7 @@ from scipy import special
 from scipy.stats import gamma, kstest, ncx2, norm
 
 import diracflow as df
-from diracflow.models.bessel import log_scaled_bessel
-from diracflow.models.square_root import gamma_quantile
+from diracflow.models.square_root import gamma_quantile, log_scaled_bessel
 
 CIR = df.ExactCIR()
 PARAMS = {"rate": 3.0, "level": 0.3, "noise": 0.2}  # 90 degrees of freedom

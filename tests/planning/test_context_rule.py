@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.context_rule import context_rule, rotation
 from diracflow.planning.settings import settings_for
+from diracflow.planning.subinterval_rule import context_rule, rotation
 from helpers import problem_for, problem_of, shaped_for
 
 LAW = df.Normal(0.0, 1.0)

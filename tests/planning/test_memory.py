@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.galerkin.solve import NormalEquations
-from diracflow.galerkin.velocity import Velocity
+from diracflow.galerkin.velocity import NormalEquations, Velocity
 from diracflow.planning import memory
 from diracflow.planning.settings import settings_for
 from diracflow.planning.size_rules import samples_rule
 from diracflow.training.explicit_loop import ExplicitLoop
-from diracflow.training.status import Status
+from diracflow.training.state import Status
 
 
 def chosen(**changes):

@@ -6,10 +6,9 @@ import pytest
 
 import diracflow as df
 from diracflow.equation.moving_frame import Basis
-from diracflow.planning.basis_rule import basis_rule, require_separable, start_jacobians
 from diracflow.planning.settings import settings_for
-from diracflow.source.rotated import RotatedSource, rotated_sde
-from diracflow.source.separation import couplings, separating_basis
+from diracflow.planning.size_rules import basis_rule, require_separable, start_jacobians
+from diracflow.source.separation import RotatedSource, couplings, rotated_sde, separating_basis
 from helpers import problem_for, problem_of, shaped_for
 
 

@@ -10,8 +10,13 @@ import pytest
 
 import diracflow as df
 from diracflow.sde.fingerprint import Fingerprint
-from diracflow.training.checkpoint_file import Contents, file_content, read
-from diracflow.training.checkpoint_folder import holds_checkpoint, opened
+from diracflow.training.checkpoint_file import (
+    Contents,
+    file_content,
+    holds_checkpoint,
+    opened,
+    read,
+)
 from diracflow.training.checkpointer import Checkpointer, checkpointer_in
 from diracflow.training.multiprocess import ProcessGroup
 from diracflow.training.run_identity import Identity
@@ -220,7 +225,7 @@ def test_a_directory_that_cannot_be_written_is_refused_at_once(tmp_path, monkeyp
     def denied(*arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("diracflow.training.checkpoint_folder.tempfile.TemporaryFile", denied)
+    monkeypatch.setattr("diracflow.training.checkpoint_file.tempfile.TemporaryFile", denied)
     with pytest.raises(df.CheckpointError, match="Read-only file system"):
         walked(tmp_path / "run", 1)
     for bad in (3, True, ""):
@@ -247,7 +252,7 @@ def test_two_runs_do_not_share_a_directory(tmp_path):
 
 def test_another_environment_is_told(tmp_path, monkeypatch):
     walked(tmp_path, 2)
-    monkeypatch.setattr("diracflow.training.environment._threads", lambda: 77)
+    monkeypatch.setattr("diracflow.training.run_identity._threads", lambda: 77)
     with pytest.warns(df.CheckpointWarning, match="threads was .* and is 77"):
         assert walked(tmp_path, 3) == 2
 

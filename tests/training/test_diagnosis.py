@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from diracflow.training.diagnosis import diagnosis, diverged
-from diracflow.training.status import Status
+from diracflow.training.state import Status, diagnosis, diverged
 from helpers import RECORD
 
 CAUSES = {

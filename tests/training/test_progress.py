@@ -1,7 +1,7 @@
 import dataclasses
 
 from diracflow.training.progress import PlainProgress, progress_for
-from diracflow.training.status import Status
+from diracflow.training.state import Status
 from helpers import RECORD
 
 

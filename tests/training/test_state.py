@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.state import state_from
-from diracflow.training.status import Status
+from diracflow.training.state import Status, state_from
 from diracflow.training.switching_loop import SwitchingLoop
 from helpers import prepared_for, problem_for
 

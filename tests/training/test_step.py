@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diracflow.galerkin.solve import NormalEquations
-from diracflow.training.explicit_step import bogacki_shampine, fisher_norm
-from diracflow.training.implicit_step import solve_stages
+from diracflow.galerkin.velocity import NormalEquations
+from diracflow.training.explicit_loop import bogacki_shampine, fisher_norm
+from diracflow.training.implicit_loop import solve_stages
 from diracflow.training.loop import Budget
 
 

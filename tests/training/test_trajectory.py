@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diracflow.training.trajectory import Trajectory
+from diracflow.training.state import Trajectory
 
 CLOCKS = np.array([0.1, 0.3, 0.4, 1.0])
 

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.argument_checks import checked_count, checked_key
 from ..sde.chart import Chart, start_coordinates
-from ..training.trajectory import Trajectory
+from ..training.state import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .residual import Moving, velocities
 

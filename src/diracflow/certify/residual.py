@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz
-from ..training.trajectory import Trajectory
+from ..training.state import Trajectory
 
 
 class Moving(NamedTuple):

@@ -66,7 +66,7 @@ def infer(
 
 
 def _density(model: str, sde: str | None) -> "AbstractTransitionDensity":
-    from ..models.families import ExactOrnsteinUhlenbeck
+    from ..models.exact_densities import ExactOrnsteinUhlenbeck
     from ..models.square_root import ExactCIR
     from .inputs import load_model, prepare_jax
 

@@ -8,8 +8,7 @@ import jax.random as jr
 
 from ..density.learned import LearnedDensity
 from ..learning import TrainingFailed, learn
-from ..models.catalogue import Model
-from ..models.user_file import named_object
+from ..models.catalogue import Model, named_object
 from ..planning.settings import settings_for
 from ..sde.sde import SDE
 from .inputs import parse_law, parse_laws, parse_number_or_law, prepare_jax

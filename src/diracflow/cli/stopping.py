@@ -12,7 +12,7 @@ from .exits import Exit, Stopped, Terminated
 
 def require_checkpoint(checkpoint: Path | None, resume: bool) -> None:
     """Raise an error if `--resume` was given and there is nothing to resume."""
-    from ..training.checkpoint_folder import holds_checkpoint
+    from ..training.checkpoint_file import holds_checkpoint
 
     if resume and checkpoint is None:
         raise ValueError("`--resume` needs `--checkpoint DIR`, the directory to resume from.")
@@ -25,8 +25,8 @@ def require_checkpoint(checkpoint: Path | None, resume: bool) -> None:
 @contextmanager
 def stoppable(checkpoint: Path | None) -> Iterator[None]:
     """Turn signals and lost processes into `Stopped`, with a message on how to resume."""
+    from ..training.checkpointer import TrainingTerminated
     from ..training.multiprocess import ProcessLost
-    from ..training.termination import TrainingTerminated
 
     try:
         yield
@@ -63,7 +63,7 @@ def exit_process(code: int) -> None:
 
 
 def _message(cause: str, checkpoint: Path | None) -> str:
-    from ..training.checkpoint_folder import holds_checkpoint
+    from ..training.checkpoint_file import holds_checkpoint
 
     if checkpoint is None:
         return f"{cause}. Use `--checkpoint DIR` to make the training resumable."

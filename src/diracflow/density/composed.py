@@ -17,8 +17,7 @@ from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
 from ..sde.sde import SDE
-from ..training.status import Status
-from ..training.trajectory import Trajectory
+from ..training.state import Status, Trajectory
 from ..transition.charted_density import in_coordinates
 from ..transition.start_mixture import StartMixture
 from ..transition.transition_density import AbstractTransitionDensity

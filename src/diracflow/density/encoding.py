@@ -17,10 +17,16 @@ from jax.tree_util import Partial
 from ..equation.moving_frame import Basis
 from ..flow.affine import AffineCoupling
 from ..flow.ansatz import RawAnsatz, StandardisedAnsatz
-from ..flow.conditioner import GRUConditioner, Linear, TanhConditioner
 from ..flow.coupling_flow import Coupling, CouplingFlow, Mixing, Pair
 from ..flow.monotone import MonotoneCoupling
-from ..flow.networks import OwnNetworks, Quadratic, SharedNetwork
+from ..flow.networks import (
+    GRUConditioner,
+    Linear,
+    OwnNetworks,
+    Quadratic,
+    SharedNetwork,
+    TanhConditioner,
+)
 from ..models.catalogue import model
 from ..planning.plan import Plan
 from ..sde.argument_checks import checked_count
@@ -33,14 +39,12 @@ from ..sde.mixture import Mixture
 from ..sde.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, Spline
-from ..source.euler import EulerSource
+from ..source.gaussian_source import EulerSource
 from ..source.moments import MomentSource
-from ..source.rotated import RotatedSource, rotated_sde
+from ..source.separation import RotatedSource, rotated_sde
 from ..storage.codec import Decoder, Encoder
 from ..storage.file_errors import DataFileError
-from ..training.history import Record
-from ..training.status import Status
-from ..training.trajectory import Trajectory
+from ..training.state import Record, Status, Trajectory
 from .composed import ComposedDensity
 from .lattice import Lattice
 from .learned import TransitionDensity

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from ..sde.argument_checks import checked_number
+from ..sde.fingerprint import first_change
 from ..sde.quasi_random import sobol
-from ..sde.time_homogeneity import first_change
-from ..training.status import Status
+from ..training.state import Status
 from .subintervals import division
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..sde.fingerprint import Fingerprint
 from ..sde.laws import law_from
 from ..storage.codec import made
 from ..storage.file_errors import DataFileError
-from ..training.trajectory import Trajectory
+from ..training.state import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
 from .composed import ComposedDensity
 from .learned import LearnedDensity, TransitionDensity

@@ -20,9 +20,8 @@ from ..sde.domains import AbstractDomain, require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
 from ..sde.sde import SDE
-from ..source.source_density import SourceDensity
-from ..training.status import Status
-from ..training.trajectory import Trajectory
+from ..source.gaussian_source import SourceDensity
+from ..training.state import Status, Trajectory
 from ..transition.broadcast import map_points
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .composed import ComposedDensity

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any
 
 from ..planning.plan import Plan
-from ..training.history import Record
-from ..training.status import Status
+from ..training.state import Record, Status
 
 
 # Compared by identity: JAX hashes static fields on every call, and histories are long.

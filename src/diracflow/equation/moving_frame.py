@@ -144,15 +144,9 @@ def ratio_equation(
     frame_rate: Frame,
     zeta: Float[Array, " d"],
 ) -> RatioEquation:
-    r"""Return the equation at the point `zeta`. Use `jax.vmap` for several points.
+    r"""Return the equation at the point `zeta`; `frame_rate` is the derivative of the frame in $c$.
 
-    **Arguments:**
-
-    - `sde`: supplies $b$ and $\sigma$.
-    - `t`: the time at which the coefficients are evaluated.
-    - `clock`: the clock $c$.
-    - `frame`, `frame_rate`: the frame at $c$ and its derivative in $c$.
-    - `zeta`: the point.
+    Coefficients are evaluated at the time `t`. Use `jax.vmap` for several points.
     """
     of_factor, inverse = frame.inverses()
     # The basis is constant and cancels.

@@ -25,7 +25,7 @@ from ..density.summary import landmarks
 from ..models.catalogue import exact_of
 from ..sde.conditioning import support
 from ..sde.laws import Uniform
-from ..training.status import Status
+from ..training.state import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.bridges import bridge
 

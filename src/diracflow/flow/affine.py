@@ -15,7 +15,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .conditioner import GRUConditioner
+from .networks import GRUConditioner
 
 
 class AffineCoupling(eqx.Module):
@@ -53,23 +53,11 @@ class AffineCoupling(eqx.Module):
                 f"layer is not invertible; got `beta={self.beta}`."
             )
 
-    def to_source(
-        self,
-        moved: Float[Array, " moved"],
-        idle: Float[Array, " idle"],
-        context: Float[Array, " c"],
-    ) -> tuple[Float[Array, " moved"], Float[Array, ""]]:
-        """Return the image of the moved components, and the log-determinant."""
+    def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]:
         scale, shift = self._coefficients(idle, context)
         return moved * scale + shift, jnp.sum(jnp.log(scale))
 
-    def from_source(
-        self,
-        moved: Float[Array, " moved"],
-        idle: Float[Array, " idle"],
-        context: Float[Array, " c"],
-    ) -> Float[Array, " moved"]:
-        """Return the inverse of `to_source`."""
+    def from_source(self, moved: Array, idle: Array, context: Array) -> Float[Array, " moved"]:
         scale, shift = self._coefficients(idle, context)
         return (moved - shift) / scale
 
@@ -88,17 +76,10 @@ def _displacement_features(
     precision.
     """
 
-    def displacement_weights(
-        key: PRNGKeyArray, weight: Float[Array, "out in"]
-    ) -> Float[Array, "out in"]:
+    def displacement_weights(key: PRNGKeyArray, weight: Array) -> Float[Array, "out in"]:
         of_idle = jr.normal(key, (weight.shape[0], len(idle)))
-        return (
-            jnp.zeros_like(weight)
-            .at[:, : len(idle)]
-            .set(of_idle)
-            .at[:, len(idle) + idle]
-            .set(-of_idle)
-        )
+        weights = jnp.zeros_like(weight).at[:, : len(idle)].set(of_idle)
+        return weights.at[:, len(idle) + idle].set(-of_idle)
 
     def inputs(c: GRUConditioner) -> tuple[Array, Array]:
         return c.lift.weight, c.cell.weight_ih

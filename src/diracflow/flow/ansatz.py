@@ -30,7 +30,11 @@ from .coupling_flow import AbstractFlow
 
 
 class AbstractAnsatz(eqx.Module):
-    """A source and a flow; the parameters are the floating-point arrays of the flow."""
+    """A source and a flow; the parameters are the floating-point arrays of the flow.
+
+    Methods take one point: `x`, `y` and `noise` have the shape of a state, `tau` (the time since
+    the start) and `clock` (its square root) are scalars, and `x0` is a conditioning vector.
+    """
 
     source: eqx.AbstractVar[AbstractGaussianSource]
     flow: eqx.AbstractVar[AbstractFlow]
@@ -49,50 +53,34 @@ class AbstractAnsatz(eqx.Module):
         return eqx.tree_at(lambda a: a.flow, self, eqx.combine(unravel(theta), rest))
 
     @abc.abstractmethod
-    def log_prob(
-        self, x: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, ""]:
+    def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
         """Return the log-density at the state `x`."""
 
     @abc.abstractmethod
-    def from_noise(
-        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, " d"]:
+    def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
         """Return the state to which the ansatz maps standard normal `noise`."""
 
     @abc.abstractmethod
-    def stages(
-        self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, "layers+1 d"]:
+    def stages(self, noise: Array, tau: Array, x0: Array) -> Float[Array, "layers+1 d"]:
         """Return the images of `noise` in the source and after each layer, ending in the state."""
 
     @abc.abstractmethod
-    def place(
-        self, noise: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, " d"]:
+    def place(self, noise: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
         """Return the image of `noise` in the coordinates of the ansatz."""
 
     @abc.abstractmethod
-    def coordinates(
-        self, x: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, " d"]:
+    def coordinates(self, x: Array, clock: Array, x0: Array) -> Float[Array, " d"]:
         """Return the state `x` in the coordinates of the ansatz."""
 
     @abc.abstractmethod
-    def log_density(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, ""]:
+    def log_density(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
         """Return the log-density at `y`, up to a term that does not depend on the parameters."""
 
-    def parameter_score(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, " m"]:
+    def parameter_score(self, y: Array, clock: Array, x0: Array) -> Float[Array, " m"]:
         """Return the gradient of `log_density` in the parameters."""
         return jax.grad(lambda theta: self.at(theta).log_density(y, clock, x0))(self.theta)
 
-    def forcing(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> Float[Array, ""]:
+    def forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
         r"""Return the Fokker--Planck rate that the parameters must supply, per unit of clock.
 
         $f = \mathcal{A}[q] - \partial_c q|_\theta$. (The paper prints a plus before the second
@@ -102,9 +90,7 @@ class AbstractAnsatz(eqx.Module):
         return self.log_ratio_and_forcing(y, clock, x0)[1]
 
     @abc.abstractmethod
-    def log_ratio_and_forcing(
-        self, y: Float[Array, " d"], clock: Float[Array, ""], x0: Float[Array, " d+k"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_ratio_and_forcing(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
         """Return the log-ratio of the density to the source, and `forcing`."""
 
 
@@ -193,9 +179,7 @@ class StandardisedAnsatz(AbstractAnsatz):
         value, rate = moving.equation.rate(lambda z: self._log_ratio(z, moving.context))
         return value, rate - self._context_rate(y, moving)
 
-    def log_ratio_and_rate(
-        self, y: Array, clock: Array, x0: Array
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_ratio_and_rate(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
         """Return the log-ratio of the density to the source, and its total rate.
 
         The total rate is the forcing plus the rate due to the change of the context.
@@ -203,9 +187,7 @@ class StandardisedAnsatz(AbstractAnsatz):
         moving = self._moving(y, clock, x0)
         return moving.equation.rate(lambda z: self._log_ratio(z, moving.context))
 
-    def linearised(
-        self, y: Array, clock: Array, x0: Array
-    ) -> tuple[Float[Array, ""], Float[Array, " m"], Float[Array, " m"]]:
+    def linearised(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array, Array]:
         """Return `forcing`, `parameter_score`, and the parameter gradient of the total rate."""
         theta, moving = self.theta, self._moving(y, clock, x0)
 

@@ -10,7 +10,7 @@ splits them, and restores their order afterwards, so a flow of identity layers i
 
 import abc
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -23,9 +23,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 class Layer(Protocol):
     """An invertible map of some components, conditioned on the idle ones and on a context."""
 
-    def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]: ...
+    def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]:
+        """Return the image of the moved components, and the log-determinant."""
 
-    def from_source(self, moved: Array, idle: Array, context: Array) -> Array: ...
+    def from_source(self, moved: Array, idle: Array, context: Array) -> Array:
+        """Return the inverse of `to_source`."""
 
 
 Indices = Int[np.ndarray, " components"]
@@ -57,43 +59,24 @@ class Mixing(eqx.Module):
         return self.deviation + jnp.eye(len(x), dtype=x.dtype)
 
 
-class AbstractBlock(eqx.Module):
-    """One or more layers that act on the whole state."""
+class Coupling(eqx.Module):
+    """One layer that acts on the whole state, after optional linear mixing.
 
-    @abc.abstractmethod
-    def to_source(
-        self, x: Float[Array, " d"], context: Float[Array, " c"]
-    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-        """Return the image of a state, and the log-determinant."""
-
-    @abc.abstractmethod
-    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
-        """Return the inverse of `to_source`."""
-
-    @abc.abstractmethod
-    def stages(
-        self, z: Float[Array, " d"], context: Float[Array, " c"]
-    ) -> Float[Array, "layers d"]:
-        """Return the results of the inverse after each layer."""
-
-
-class Coupling(AbstractBlock):
-    """One layer that acts on the whole state, after optional linear mixing."""
+    As in `Pair`, the methods are those of a flow; `stages` omits the argument.
+    """
 
     layer: Layer
     mixing: Mixing | None
     order: Int[Array, " d"]  # idle components first
     idle_dim: int = eqx.field(static=True)
 
-    def to_source(
-        self, x: Float[Array, " d"], context: Float[Array, " c"]
-    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+    def to_source(self, x: Array, context: Array) -> tuple[Array, Array]:
         mixed, log_det_mixing = (x, 0.0) if self.mixing is None else self.mixing.to_source(x)
         u, v = self._split(mixed)
         v, log_det = self.layer.to_source(v, u, context)
         return self._join(u, v), log_det + log_det_mixing
 
-    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
+    def from_source(self, z: Array, context: Array) -> Array:
         u, v = self._split(z)
         x = self._join(u, self.layer.from_source(v, u, context))
         return x if self.mixing is None else self.mixing.from_source(x)
@@ -110,20 +93,18 @@ class Coupling(AbstractBlock):
         return x @ jax.nn.one_hot(self.order, len(x), dtype=x.dtype)
 
 
-class Pair(AbstractBlock):
+class Pair(eqx.Module):
     """Two couplings that together move every component."""
 
     first: Coupling
     second: Coupling
 
-    def to_source(
-        self, x: Float[Array, " d"], context: Float[Array, " c"]
-    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+    def to_source(self, x: Array, context: Array) -> tuple[Array, Array]:
         x, log_det_first = self.first.to_source(x, context)
         x, log_det_second = self.second.to_source(x, context)
         return x, log_det_first + log_det_second
 
-    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
+    def from_source(self, z: Array, context: Array) -> Array:
         return self.first.from_source(self.second.from_source(z, context), context)
 
     def stages(self, z: Array, context: Array) -> Float[Array, "2 d"]:
@@ -157,34 +138,24 @@ class AbstractFlow(eqx.Module):
 class CouplingFlow(AbstractFlow):
     """Invertible map between state and source, conditioned on a context vector."""
 
-    blocks: AbstractBlock  # every array has a leading axis over the blocks
+    blocks: Coupling | Pair  # every array has a leading axis over the blocks
 
-    def to_source(
-        self, x: Float[Array, " d"], context: Float[Array, " c"]
-    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-        """Return the image of a state in the source, and the log-determinant of the map."""
-
-        def step(carry: tuple, block: AbstractBlock) -> tuple:
+    def to_source(self, x: Array, context: Array) -> tuple[Array, Array]:
+        def step(carry: tuple, block: Any) -> tuple:
             x, log_det = carry
             x, log_det_block = block.to_source(x, context)
             return (x, log_det + log_det_block), None
 
         return jax.lax.scan(step, (x, jnp.zeros((), x.dtype)), self.blocks)[0]
 
-    def from_source(self, z: Float[Array, " d"], context: Float[Array, " c"]) -> Float[Array, " d"]:
-        """Return the state whose image is `z`."""
-
-        def step(z: Array, block: AbstractBlock) -> tuple:
+    def from_source(self, z: Array, context: Array) -> Array:
+        def step(z: Array, block: Any) -> tuple:
             return block.from_source(z, context), None
 
         return jax.lax.scan(step, z, self.blocks, reverse=True)[0]
 
-    def stages(
-        self, z: Float[Array, " d"], context: Float[Array, " c"]
-    ) -> Float[Array, "layers+1 d"]:
-        """Return the source point `z`, followed by its images after each layer up to the state."""
-
-        def step(z: Array, block: AbstractBlock) -> tuple:
+    def stages(self, z: Array, context: Array) -> Float[Array, "layers+1 d"]:
+        def step(z: Array, block: Any) -> tuple:
             stages = block.stages(z, context)
             return stages[-1], stages
 
@@ -218,7 +189,7 @@ def coupling_flow(
         layer = make_layer(order[:idle_dim], order[idle_dim:], key)
         return Coupling(layer, Mixing(dim) if mixing else None, jnp.asarray(order), idle_dim)
 
-    def block(key: PRNGKeyArray, order: Int[np.ndarray, " d"]) -> AbstractBlock:
+    def block(key: PRNGKeyArray, order: Int[np.ndarray, " d"]) -> Coupling | Pair:
         if idle_dim == 0:
             return coupling(order, 0, key)
         first_key, second_key = jr.split(key)

@@ -60,24 +60,12 @@ class MonotoneCoupling(eqx.Module):
     bumps: int = eqx.field(static=True)
     gamma: float = eqx.field(static=True)
 
-    def to_source(
-        self,
-        moved: Float[Array, " moved"],
-        idle: Float[Array, " idle"],
-        context: Float[Array, " c"],
-    ) -> tuple[Float[Array, " moved"], Float[Array, ""]]:
-        """Return the image of the moved components, and the log-determinant."""
+    def to_source(self, moved: Array, idle: Array, context: Array) -> tuple[Array, Array]:
         log_scale, shift, bumps = self._coefficients(idle, context)
         value, slope = bumps(moved)
         return jnp.exp(log_scale) * value + shift, jnp.sum(log_scale + jnp.log(slope))
 
-    def from_source(
-        self,
-        moved: Float[Array, " moved"],
-        idle: Float[Array, " idle"],
-        context: Float[Array, " c"],
-    ) -> Float[Array, " moved"]:
-        """Return the inverse of `to_source`."""
+    def from_source(self, moved: Array, idle: Array, context: Array) -> Float[Array, " moved"]:
         log_scale, shift, bumps = self._coefficients(idle, context)
         return preimage((moved - shift) * jnp.exp(-log_scale), bumps)
 

@@ -1,9 +1,9 @@
-r"""Networks that map idle components and context to the coefficients of a monotone layer.
+r"""Networks that map idle components and context to the coefficients of a layer.
 
-Their outputs are initially zero. In addition to a network, both kinds have linear and quadratic
-paths to the shift, which are the leading terms for every SDE: to first order in the square root of
-time a density differs from its Euler step by a quadratic change of variables, and for linear
-equations by a linear one.
+Their outputs are initially zero. In addition to a network, those of monotone layers have linear and
+quadratic paths to the shift, which are the leading terms for every SDE: to first order in the
+square root of time a density differs from its Euler step by a quadratic change of variables, and
+for linear equations by a linear one.
 """
 
 import dataclasses
@@ -11,11 +11,76 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..sde.quasi_random import generator
-from .conditioner import Linear, TanhConditioner, normal_linear
+
+
+class GRUConditioner(eqx.Module):
+    r"""One GRU cell between two linear maps.
+
+    The state $h_0 = \tanh(Wc + w)$ is updated once by a GRU cell with input $c$, and the result is
+    read out linearly. With $h_0 = 0$ the recurrent weights would have no effect. The read-out is
+    initialised to zero, so the output is initially zero for every input.
+    """
+
+    lift: eqx.nn.Linear
+    cell: eqx.nn.GRUCell
+    readout: eqx.nn.Linear
+
+    def __init__(self, in_size: int, hidden: int, out_size: int, *, key: PRNGKeyArray):
+        lift_key, cell_key, readout_key = jr.split(key, 3)
+        self.lift = eqx.nn.Linear(in_size, hidden, key=lift_key)
+        self.cell = eqx.nn.GRUCell(in_size, hidden, key=cell_key)
+        readout = eqx.nn.Linear(hidden, out_size, key=readout_key)
+        zeros = (jnp.zeros((out_size, hidden)), jnp.zeros(out_size))
+        self.readout = eqx.tree_at(lambda m: (m.weight, m.bias), readout, zeros)
+
+    def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.readout(self.cell(c, jnp.tanh(self.lift(c))))
+
+
+class Linear(eqx.Module):
+    r"""The map $c \mapsto Wc + w$ with given weights.
+
+    `eqx.nn.Linear` draws its weights with JAX, which takes longer to compile than a step to run.
+    """
+
+    weight: Float[Array, "out in"]
+    bias: Float[Array, " out"]
+
+    def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.weight @ c + self.bias
+
+
+class TanhConditioner(eqx.Module):
+    """Two layers of tanh units and a linear read-out that is initialised to zero."""
+
+    lift: Linear
+    inner: Linear
+    readout: Linear
+
+    def __init__(self, in_size: int, hidden: int, out_size: int, *, key: PRNGKeyArray):
+        rng = generator(key)
+        self.lift = normal_linear(in_size, hidden, bias=0.5, rng=rng)
+        self.inner = normal_linear(hidden, hidden, bias=0.1, rng=rng)
+        self.readout = _linear(np.zeros((out_size, hidden)), np.zeros(out_size))
+
+    def __call__(self, c: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.readout(jnp.tanh(self.inner(jnp.tanh(self.lift(c)))))
+
+
+def normal_linear(in_size: int, out_size: int, *, bias: float, rng: np.random.Generator) -> Linear:
+    """Return a map with Gaussian weights of variance `1 / in_size`, and biases of size `bias`."""
+    weight = rng.normal(size=(out_size, in_size)) / np.sqrt(in_size)
+    return _linear(weight, bias * rng.normal(size=out_size))
+
+
+def _linear(weight: np.ndarray, bias: np.ndarray) -> Linear:
+    return Linear(jnp.asarray(weight), jnp.asarray(bias))
+
 
 # Index of the shift among the coefficients of a component.
 _SHIFT = 1
@@ -71,9 +136,7 @@ class SharedNetwork(eqx.Module):
         self.from_idle = Quadratic(idle_dim, moved_dim)
         self.from_context = jnp.asarray(np.zeros((moved_dim, context_dim)))
 
-    def __call__(
-        self, idle: Float[Array, " idle"], context: Float[Array, " c"]
-    ) -> Float[Array, "moved outputs"]:
+    def __call__(self, idle: Array, context: Array) -> Float[Array, "moved outputs"]:
         """Return the coefficients of all components."""
         out = self.conditioner(jnp.concatenate([idle, context]))
         out = out.reshape(len(self.from_context), -1)
@@ -138,9 +201,7 @@ class OwnNetworks(eqx.Module):
         self.from_idle = jnp.asarray(np.zeros((moved, idle_dim)))
         self.curved = jnp.asarray(np.zeros((moved, pairs * (pairs + 1) // 2)))
 
-    def __call__(
-        self, idle: Float[Array, " idle"], context: Float[Array, " c"]
-    ) -> Float[Array, "moved outputs"]:
+    def __call__(self, idle: Array, context: Array) -> Float[Array, "moved outputs"]:
         """Return the coefficients of all components."""
         both = jnp.concatenate([idle, context])
         # A matrix product, because derivatives of indexing are slow scatters.

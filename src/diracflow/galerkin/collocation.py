@@ -128,16 +128,8 @@ def draw(
     """Return joint draws of conditioning vectors and noise, from points of one unit cube.
 
     Draws in the tails have a large influence on a least-squares fit. Draws are therefore taken from
-    a wider law, and importance weights compensate.
-
-    **Arguments:**
-
-    - `cube`: returns points of the unit cube.
-    - `key`: random key.
-    - `starts`: law of the conditioning vectors.
-    - `dim`: dimension of the noise.
-    - `samples`: number of draws.
-    - `effective_share`: effective sample size of the weights, divided by `samples`.
+    a wider law, and importance weights compensate. `effective_share` is the effective sample size
+    of the weights, divided by `samples`.
     """
     conditioning_dim = starts.dim or dim
     factor = widening(effective_share, conditioning_dim + dim)

@@ -8,15 +8,12 @@ change of the Jacobian along the step.
 """
 
 import equinox as eqx
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
-from .assembly import evaluate_rate
 from .collocation import Points
-from .rows import AbstractLinearisation, AbstractRows
-from .solve import NormalEquations, normal_equations
-from .velocity import root_mean_square
+from .rows import AbstractLinearisation, AbstractRows, evaluate
+from .velocity import Factor, NormalEquations, normal_equations, root_mean_square
 
 
 class System(eqx.Module):
@@ -25,17 +22,6 @@ class System(eqx.Module):
     linearisation: AbstractLinearisation
     rows: AbstractRows
     normal: NormalEquations
-
-
-class Factor(eqx.Module):
-    """A Cholesky factor of the regularised normal equations."""
-
-    cholesky: Float[Array, "m m"]
-    shift: Float[Array, ""]
-
-    def solve(self, moment: Float[Array, " m"]) -> Float[Array, " m"]:
-        """Return the solution for a right-hand side."""
-        return cho_solve((self.cholesky, False), moment)
 
 
 class Iterate(eqx.Module):
@@ -57,7 +43,7 @@ def system(linearisation: AbstractLinearisation, weight: Float[Array, ""]) -> Sy
 @eqx.filter_jit
 def factor(normal: NormalEquations, regularisation: Float[Array, ""]) -> Factor:
     """Return the Cholesky factor for one regularisation."""
-    return Factor(*normal.factor(regularisation))
+    return normal.factor(regularisation)
 
 
 @eqx.filter_jit
@@ -76,16 +62,16 @@ def iterate(
     $w$ is `weight` and $v$ is `target`. The regularisation pulls towards `guess`.
     """
     left, solver = equation
-    values = evaluate_rate(ansatz, theta, clock, points)
-    misfit = target - values.log_ratio + weight * values.forcing
+    log_ratio, rate = evaluate(ansatz.at(theta).log_ratio_and_rate, clock, points)
+    misfit = target - log_ratio + weight * rate
     moment = left.rows.moment(misfit)
     change = solver.solve(moment - solver.shift * (theta - guess))
     change = points.layout.agreed(change)
     moved, forced = left.linearisation.changes(change)
     return Iterate(
         theta=theta + change,
-        log_ratio=values.log_ratio + moved,
-        forcing=values.forcing + forced,
+        log_ratio=log_ratio + moved,
+        forcing=rate + forced,
         size=root_mean_square(moved),
     )
 
@@ -95,8 +81,8 @@ def values_at(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, ""]]:
     """Return log-ratio, total rate, and the root mean square of the latter."""
-    values = evaluate_rate(ansatz, theta, clock, points)
-    return values.log_ratio, values.forcing, root_mean_square(values.forcing)
+    log_ratio, rate = evaluate(ansatz.at(theta).log_ratio_and_rate, clock, points)
+    return log_ratio, rate, root_mean_square(rate)
 
 
 @eqx.filter_jit

@@ -1,18 +1,30 @@
-"""The built-in models by name."""
+"""Models by name: the built-in ones, and those in a Python file of the user."""
 
 import inspect
 import json
+import runpy
+import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
-from .constrained_models import CONSTRAINED_MODELS
-from .linear_models import LINEAR_MODELS
+from . import constrained_models as constrained
+from . import linear_models as linear
+from . import nonlinear_models as nonlinear
 from .model import Model
-from .nonlinear_models import NONLINEAR_MODELS
 
 MODELS: dict[str, Callable[..., Model]] = {
-    make.__name__: make for make in (*LINEAR_MODELS, *NONLINEAR_MODELS, *CONSTRAINED_MODELS)
+    make.__name__: make
+    for make in (
+        *(linear.brownian, linear.ornstein_uhlenbeck, linear.ornstein_uhlenbeck_family),
+        *(linear.seasonal, linear.linear_langevin, nonlinear.benes, nonlinear.sheared),
+        *(nonlinear.langevin, nonlinear.duffing, nonlinear.van_der_pol, nonlinear.double_well),
+        *(nonlinear.double_well_chain, constrained.geometric_brownian),
+        *(constrained.geometric_brownian_family, constrained.cir, constrained.cir_family),
+        *(constrained.ckls, constrained.jacobi, constrained.lotka_volterra, constrained.heston),
+    )
 }
 
 
@@ -38,3 +50,40 @@ def model(name: str, **arguments: object) -> Model:
 def exact_of(sde: SDE) -> AbstractTransitionDensity | None:
     """Return the exact density of the SDE of a built-in model, or `None` if it is not known."""
     return None if sde.origin is None else model(sde.origin[0], **json.loads(sde.origin[1])).exact
+
+
+def named_object(text: str) -> SDE | Model:
+    """Return the object `NAME` of the file in `text`, which has the form `FILE.py:NAME`."""
+    file, colon, name = text.rpartition(":")
+    if not colon or not file or not name:
+        raise ValueError(f"An SDE is named as FILE.py:NAME; got {text!r}.")
+    if not Path(file).is_file():
+        raise FileNotFoundError(f"No Python file at {file}.")
+    names = _run(file)
+    if name not in names:
+        known = [key for key, value in names.items() if isinstance(value, SDE | Model)]
+        raise ValueError(f"{file} defines no {name!r}; SDEs and models there: {known or 'none'}.")
+    found = names[name]
+    if not isinstance(found, SDE | Model):
+        raise ValueError(
+            f"{text} must be a `diracflow.SDE` or a `diracflow.models.Model`; found "
+            f"{type(found).__name__}."
+        )
+    return found
+
+
+def _run(file: str) -> dict[str, Any]:
+    try:
+        return runpy.run_path(file, run_name="diracflow_problem")
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"{file} could not be run: {type(error).__name__}: {error}{_where(file, error)}"
+        ) from error
+
+
+def _where(file: str, error: BaseException) -> str:
+    """Return the last line of the user's file in the traceback of an error."""
+    if isinstance(error, SyntaxError):  # its message contains the position
+        return f"\n  {(error.text or '').strip()}" if error.text else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f"\n  line {frames[-1].lineno}: {frames[-1].line}" if frames else ""

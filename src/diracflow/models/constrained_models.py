@@ -4,8 +4,6 @@ The families are defined over a box of parameters. `learn(family.sde, ..., param
 other laws of the parameters as well.
 """
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
@@ -14,7 +12,7 @@ from jaxtyping import Array
 from ..sde.domains import Interval, Positive, Real
 from ..sde.laws import LogNormal, Normal, Product, Uniform
 from ..sde.sde import SDE
-from .families import ExactGeometricBrownian, Fixed
+from .exact_densities import ExactGeometricBrownian, Fixed
 from .model import Model, origin_of, require_finite, require_positive
 from .square_root import ExactCIR
 
@@ -210,18 +208,6 @@ def heston(
     )
     starts = Product(Normal(0.0, 0.1), LogNormal(np.log(level), 0.25))
     return Model("heston", sde, starts, 1.0, None)
-
-
-CONSTRAINED_MODELS: tuple[Callable[..., Model], ...] = (
-    geometric_brownian,
-    geometric_brownian_family,
-    cir,
-    cir_family,
-    ckls,
-    jacobi,
-    lotka_volterra,
-    heston,
-)
 
 
 def _proportional_drift(rate: Array, t: Array, x: Array) -> Array:

@@ -1,17 +1,14 @@
 r"""Built-in models with linear drift and constant noise, whose densities are Gaussian."""
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike
 
 from ..sde.argument_checks import checked_count
-from ..sde.laws import Normal, Uniform
+from ..sde.laws import Normal, Uniform, real_array
 from ..sde.sde import SDE, Origin
-from .exact_densities import ExactLinear
-from .families import ExactOrnsteinUhlenbeck, ExactSeasonal
+from .exact_densities import ExactLinear, ExactOrnsteinUhlenbeck, ExactSeasonal
 from .model import Model, origin_of, require_finite, require_positive
 
 
@@ -122,15 +119,6 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
     return Model("linear_langevin", sde, Normal(0.0, 1.0).expand(2), 2.0, exact)
 
 
-LINEAR_MODELS: tuple[Callable[..., Model], ...] = (
-    brownian,
-    ornstein_uhlenbeck,
-    ornstein_uhlenbeck_family,
-    seasonal,
-    linear_langevin,
-)
-
-
 def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:
     return SDE(Partial(_linear_drift, rate, level), noise, len(level), origin=origin)
 
@@ -152,7 +140,7 @@ def _seasonal_drift(rate: Array, level: Array, amplitude: Array, t: Array, x: Ar
 
 
 def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:
-    array = _numbers(name, value)
+    array = real_array(name, value)
     matrix = np.diag(_filled(name, array, dim)) if array.ndim < 2 else array
     if matrix.ndim != 2 or matrix.shape[0] != dim or not np.all(np.isfinite(matrix)):
         raise ValueError(f"`{name}` must be finite with {dim} rows; got shape {array.shape}.")
@@ -160,16 +148,9 @@ def _matrix(name: str, value: ArrayLike, dim: int) -> np.ndarray:
 
 
 def _filled(name: str, value: ArrayLike, dim: int) -> np.ndarray:
-    array = _numbers(name, value)
+    array = real_array(name, value)
     if array.shape not in ((), (dim,)) or not np.all(np.isfinite(array)):
         raise ValueError(
             f"`{name}` must be a finite scalar or have length {dim}; got shape {array.shape}."
         )
     return np.broadcast_to(array, (dim,)).copy()
-
-
-def _numbers(name: str, value: ArrayLike) -> np.ndarray:
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"`{name}` must hold real numbers; got {value!r}.") from None

@@ -1,7 +1,5 @@
 r"""Built-in models with nonlinear drift on the whole space."""
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
@@ -175,17 +173,6 @@ def double_well_chain(
         ),
     )
     return Model("double_well_chain", sde, Normal(0.0, 1.0).expand(dim), 1.0, None)
-
-
-NONLINEAR_MODELS: tuple[Callable[..., Model], ...] = (
-    benes,
-    sheared,
-    langevin,
-    duffing,
-    van_der_pol,
-    double_well,
-    double_well_chain,
-)
 
 
 def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin: Origin) -> Model:

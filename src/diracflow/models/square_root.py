@@ -3,27 +3,34 @@ r"""The exact transition density of the Cox--Ingersoll--Ross process, with param
 $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ has $2cX(t) \sim \chi'^2_{\delta}(2u)$, a noncentral
 chi-square law with $c = 2\kappa/(\sigma^2(1 - e^{-\kappa t}))$, $u = c\,x_0e^{-\kappa t}$ and
 $\delta = 4\kappa m/\sigma^2$ degrees of freedom.
+
+Its density contains the modified Bessel function $I_\nu$, which is computed in log space and is
+differentiable in order and argument. For $\nu > -\tfrac12$ Poisson's integral with $s = \tanh y$ is
+$I_\nu(z) = \frac{(z/2)^\nu}{\sqrt\pi\,\Gamma(\nu+\frac12)}
+\int_{\mathbb R} e^{z\tanh y - (2\nu+1)\log\cosh y}\,dy$.
+The integrand is positive with one peak, so a trapezoidal sum around the peak, in the variable
+$\operatorname{arsinh}$ of the scaled distance, converges exponentially without cancellation. Lower
+orders come from
+$I_\nu = I_{\nu+2} + \tfrac{2(\nu+1)}{z}I_{\nu+1}$, whose terms are positive for $\nu > -1$.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, ndtr
+from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
 from ..sde.parameters import Bounds
-from ..transition.transition_density import AbstractTransitionDensity
-from .bessel import log_scaled_bessel
-from .families import HALF_LINE, mean_decay
+from .exact_densities import HALF_LINE, AbstractExactDensity, mean_decay
 
 # Bisections of the bracket of a quantile, sufficient to reach rounding accuracy.
 _HALVINGS = 60
 _NO_SAMPLES = "Samples of CIR require 4 * rate * level > noise**2; its density does not."
 
 
-class ExactCIR(AbstractTransitionDensity):
+class ExactCIR(AbstractExactDensity):
     r"""Transition density of $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ for positive states.
 
     The parameters are `rate` $\kappa$, `level` $m$ and `noise` $\sigma$, all positive. Starts must
@@ -31,14 +38,9 @@ class ExactCIR(AbstractTransitionDensity):
     $4\kappa m > \sigma^2$ and are not differentiable.
     """
 
-    dim: int = eqx.field(static=True)
-    noise_dim: int = eqx.field(static=True)
-    horizon: float = eqx.field(static=True)
-
     def __init__(self) -> None:
         self.params = ("rate", "level", "noise")
         self.dim, self.noise_dim = 1, 2
-        self.horizon = np.inf
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -48,12 +50,7 @@ class ExactCIR(AbstractTransitionDensity):
     def param_bounds(self) -> Bounds:
         return dict.fromkeys(self.params, (0.0, np.inf))
 
-    def _at_time(self, t: Float[Array, ""]) -> Float[Array, ""]:
-        return t
-
-    def _log_prob(
-        self, state: Float[Array, ""], x: Float[Array, " 1"], x0: Float[Array, " 4"]
-    ) -> Float[Array, ""]:
+    def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         scale, u, order = _chi_square(state, x0)
         positive = x[0] > 0
         v = scale * jnp.where(positive, x[0], 1.0)
@@ -62,9 +59,7 @@ class ExactCIR(AbstractTransitionDensity):
         log_density = jnp.log(scale) - distance**2 + order * jnp.log(v) + bessel
         return jnp.where(positive, log_density, -jnp.inf)
 
-    def _from_noise(
-        self, state: Float[Array, ""], noise: Float[Array, " 2"], x0: Float[Array, " 4"]
-    ) -> Float[Array, " 1"]:
+    def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " 1"]:
         # A noncentral chi-square variable is the sum of a squared shifted normal variable and a
         # central chi-square variable with one degree of freedom less.
         scale, u, order = _chi_square(state, x0)
@@ -107,3 +102,33 @@ def gamma_quantile(shape: Float[Array, ""], noise: Float[Array, ""]) -> Float[Ar
     high = jnp.log(shape + jnp.sqrt(2 * shape * s) + s)
     low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, jnp.maximum(low, high)))
     return jnp.exp((low + high) / 2)
+
+
+# For orders in (0, 300] and arguments in (1e-6, 1e6), the logarithm differs from SciPy's by less
+# than 4e-12 with 121 nodes, and by 6e-9 with 81.
+_STRETCH = np.linspace(-5.5, 5.5, 121)
+_NODES = np.sinh(_STRETCH)
+_LOG_WEIGHTS = np.log(np.cosh(_STRETCH) * (_STRETCH[1] - _STRETCH[0]))
+
+
+def log_scaled_bessel(order: Float[Array, ""], z: Float[Array, ""]) -> Float[Array, ""]:
+    r"""Return the logarithm of $(z/2)^{-\nu}e^{-z}I_\nu(z)$, for $\nu > -1$ and $z \ge 0$."""
+    upper = 2 * jnp.log(z / 2) + _by_integral(order + 2, z)
+    return jnp.logaddexp(upper, jnp.log(order + 1) + _by_integral(order + 1, z))
+
+
+def _by_integral(order: Float[Array, ""], z: Float[Array, ""]) -> Float[Array, ""]:
+    decay = 2 * order + 1
+    y, log_weights = _nodes(jax.lax.stop_gradient(decay), jax.lax.stop_gradient(z))
+    # z tanh(y) - z without cancellation, and log cosh(y) without overflow.
+    exponents = -2 * z * jax.nn.sigmoid(-2 * y) - decay * (jnp.logaddexp(y, -y) - np.log(2.0))
+    return logsumexp(exponents + log_weights) - gammaln(order + 0.5) - 0.5 * np.log(np.pi)
+
+
+def _nodes(decay: Array, z: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Return nodes and log-weights, centred at the peak and scaled by its width."""
+    root = jnp.sqrt(decay**2 + 4 * z**2)
+    flatness = 2 * decay / (decay + root)  # 1 - tanh(peak)**2
+    peak = jnp.arcsinh(2 * z / (decay + root) / jnp.sqrt(flatness))
+    width = 1 / jnp.sqrt(flatness * root)
+    return peak + width * _NODES.astype(z.dtype), _LOG_WEIGHTS.astype(z.dtype) + jnp.log(width)

@@ -16,9 +16,8 @@ from ..flow.monotone import MonotoneCoupling, outputs
 from ..flow.networks import OwnNetworks, SharedNetwork
 from ..sde.problem import Problem
 from ..source.separation import couplings
-from .basis_rule import basis_of, start_jacobians
-from .choice import Choice
 from .settings import Settings
+from .size_rules import Choice, basis_of, start_jacobians
 from .source_rule import planned_source
 from .splits import idle_dim_for, input_selection, orders
 
@@ -44,16 +43,7 @@ def axes_of(problem: Problem, settings: Settings) -> Axes:
 
 
 def build_flow(problem: Problem, settings: Settings, axes: Axes, key: PRNGKeyArray) -> AbstractFlow:
-    """Build the flow; hidden weights are drawn with `key`.
-
-    **Arguments:**
-
-    - `problem`: determines dimension and conditioning inputs.
-    - `settings`: all of its sizes must be resolved. `settings.flow` is a name, a flow, or a
-        function `(dim, context_dim, key) -> flow`.
-    - `axes`: of `axes_of`.
-    - `key`: for the hidden weights.
-    """
+    """Build the flow of settings whose sizes are resolved; hidden weights are drawn with `key`."""
     dim, given = problem.dim, problem.conditioning_dim
     context = given + dim if settings.context == "path" else given
     if isinstance(settings.flow, AbstractFlow):
@@ -61,9 +51,8 @@ def build_flow(problem: Problem, settings: Settings, axes: Axes, key: PRNGKeyArr
     if not isinstance(settings.flow, str):
         return settings.flow(dim, context, key)
     affine = settings.flow == "affine"
-    layer = _monotone_layer(given, context, settings, axes.couplings)
     return coupling_flow(
-        _affine_layer(given, settings) if affine else layer,
+        _layer_maker(given, context, settings, axes.couplings),
         idle_dim_for(dim, settings),
         orders(dim, settings, axes.couplings),
         # A single component is scaled by its coupling already. Networks of single components have
@@ -122,30 +111,21 @@ def _whitening(covariance: np.ndarray) -> np.ndarray:
     return whitening
 
 
-def _affine_layer(context: int, settings: Settings) -> MakeLayer:
-    hidden = settings.hidden
-    assert hidden is not None
-
-    def make(idle: Indices, moved: Indices, key: PRNGKeyArray) -> Layer:
-        return AffineCoupling(idle, len(moved), context, hidden=hidden, beta=settings.beta, key=key)
-
-    return make
-
-
-def _monotone_layer(
+def _layer_maker(
     given: int, context: int, settings: Settings, strengths: Float[np.ndarray, "d d"] | None
 ) -> MakeLayer:
-    hidden = settings.hidden
+    hidden, bumps, beta = settings.hidden, settings.bumps, settings.beta
     assert hidden is not None
 
-    def network(idle: Indices, moved: Indices, key: PRNGKeyArray) -> SharedNetwork | OwnNetworks:
-        count = outputs(settings.bumps)
-        if strengths is None:
-            return SharedNetwork(len(idle), len(moved), context, count, hidden=hidden, key=key)
-        selection = input_selection(idle, moved, strengths, given, context)
-        return OwnNetworks(len(idle), context, selection, count, hidden=hidden, key=key)
-
     def make(idle: Indices, moved: Indices, key: PRNGKeyArray) -> Layer:
-        return MonotoneCoupling(network(idle, moved, key), settings.bumps, settings.beta)
+        if settings.flow == "affine":
+            return AffineCoupling(idle, len(moved), given, hidden=hidden, beta=beta, key=key)
+        count = outputs(bumps)
+        if strengths is None:
+            shared = SharedNetwork(len(idle), len(moved), context, count, hidden=hidden, key=key)
+            return MonotoneCoupling(shared, bumps, beta)
+        selection = input_selection(idle, moved, strengths, given, context)
+        own = OwnNetworks(len(idle), context, selection, count, hidden=hidden, key=key)
+        return MonotoneCoupling(own, bumps, beta)
 
     return make

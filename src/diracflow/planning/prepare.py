@@ -17,16 +17,21 @@ from ..sde.laws import AbstractLaw
 from ..sde.problem import Problem, checked_problem
 from ..sde.sde import SDE
 from .ansatz_builder import Axes, axes_of, build_ansatz, build_flow, pair_size, parameter_count
-from .basis_rule import basis_rule, require_separable
-from .choice import Choice
-from .context_rule import context_rule
 from .memory import fitting_layout, predicted_memory, require_memory
 from .plan import Plan, plan_of
 from .settings import Options, Settings, settings_for
-from .size_rules import hidden_rule, layers_rule, networks_rule, samples_rule
+from .size_rules import (
+    Choice,
+    basis_rule,
+    hidden_rule,
+    layers_rule,
+    networks_rule,
+    require_separable,
+    samples_rule,
+)
 from .source_rule import require_nondegenerate
 from .splits import idle_dim_for
-from .subinterval_rule import require_autonomous, subinterval_rule
+from .subinterval_rule import context_rule, require_autonomous, subinterval_rule
 
 
 class Resources(NamedTuple):

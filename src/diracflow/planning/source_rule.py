@@ -7,12 +7,11 @@ from ..sde.problem import Problem
 from ..sde.sde import SDE
 from ..source.closure import ClosureSource
 from ..source.ensemble import Ensemble, ensemble
-from ..source.euler import EulerSource
-from ..source.gaussian_source import AbstractGaussianSource
+from ..source.gaussian_source import AbstractGaussianSource, EulerSource
 from ..source.moments import MomentSource, graded_basis
-from ..source.rotated import RotatedSource, rotated_sde
-from .choice import Choice
+from ..source.separation import RotatedSource, rotated_sde
 from .settings import Settings
+from .size_rules import Choice
 
 # Integral of the drift Jacobian over the horizon below which paths count as straight. On the
 # sheared process in six dimensions, whose drift is constant, the closure source led to errors of
@@ -28,12 +27,8 @@ def planned_source(
 ) -> tuple[AbstractGaussianSource, Choice]:
     """Build the source; return it with its name and the reason for it.
 
-    **Arguments:**
-
-    - `problem`: up to the end of the first subinterval.
-    - `settings`: `settings.source` is a name, a source, or a function from a `Problem` to one.
-    - `draws`: of the conditioning vector, along the axes of `basis`.
-    - `basis`: separating axes, or `None` for those of the state.
+    `problem` ends with the first subinterval. `draws` are those of the conditioning vector, along
+    the axes of `basis`, or of the state if it is `None`.
     """
     if isinstance(settings.source, AbstractGaussianSource):
         source = settings.source
@@ -67,7 +62,10 @@ def _named_source(
             "this source starts from the linearised covariance of each start",
         )
     elif name in ("auto", "closure"):
-        paths = _ensemble(problem, equation, draws)
+        starts, tails = np.split(draws, [problem.dim], axis=1)
+        moments = starts.mean(axis=0), np.cov(starts.T).reshape(problem.dim, problem.dim)
+        span = problem.start_time, problem.horizon
+        paths = ensemble(equation, *moments, *span, tails[:_TAILS])
         choice = _best(problem, paths) if name == "auto" else choice
     if choice.value == "closure":
         assert paths is not None
@@ -76,12 +74,6 @@ def _named_source(
         axes = graded_basis(equation, problem.start_time, draws.mean(axis=0))
         return MomentSource(equation, problem.start_time, axes), choice
     return EulerSource(equation, problem.start_time), choice
-
-
-def _ensemble(problem: Problem, equation: SDE, draws: np.ndarray) -> Ensemble:
-    starts, tails = np.split(draws, [problem.dim], axis=1)
-    mean, covariance = starts.mean(axis=0), np.cov(starts.T).reshape(problem.dim, problem.dim)
-    return ensemble(equation, mean, covariance, problem.start_time, problem.horizon, tails[:_TAILS])
 
 
 def _best(problem: Problem, paths: Ensemble) -> Choice:

@@ -37,11 +37,7 @@ def initial_condition(
 ) -> InitialCondition:
     """Return the SDE, the start and the start time that a conditioning vector encodes.
 
-    **Arguments:**
-
-    - `sde`: the SDE, possibly with parameters.
-    - `start_time`: the start time, or `None` if it is the last entry of `g`.
-    - `g`: the conditioning vector.
+    If `start_time` is `None`, it is the last entry of `g`.
     """
     count = len(sde.params)
     values, rest = g[sde.dim : sde.dim + count], g[sde.dim + count :]

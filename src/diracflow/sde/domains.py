@@ -9,6 +9,7 @@ the boundary.
 """
 
 import abc
+import dataclasses
 import math
 
 import equinox as eqx
@@ -45,9 +46,10 @@ class AbstractDomain(eqx.Module):
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "AbstractDomain":
         """Return the domain with a map fitted to states `x` and the size of the noise there."""
 
-    @abc.abstractmethod
     def describe(self) -> dict:
         """Return the name and the numbers in plain Python, as `domain_from` takes them."""
+        numbers = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"domain": type(self).__name__, **numbers}
 
     def from_real(self, y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the inverse of `to_real`, finite and strictly inside even after rounding."""
@@ -100,9 +102,6 @@ class Real(AbstractDomain):
 
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Real":
         return self
-
-    def describe(self) -> dict:
-        return {"domain": "Real"}
 
 
 class Positive(AbstractDomain):
@@ -157,13 +156,14 @@ class Positive(AbstractDomain):
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Positive":
         power = self.power
         if power is None:
-            power = _rounded(1 - _slope(np.log(x), np.log(noise)))
+            log_x, log_noise = np.log(x), np.log(noise)
+            centred = log_x - np.mean(log_x)
+            slope = float(centred @ (log_noise - np.mean(log_noise)) / (centred @ centred))
+            # The nearest multiple of 1/4 in [-1, 1], because exponents of models are simple.
+            power = float(np.clip(np.round(4 * (1 - slope)) / 4, -1, 1))
         # For the logarithm a scale is only a shift.
         middle = 1.0 if power == 0 else float(np.exp(np.mean(np.log(x))))
         return Positive(power, middle if self.scale is None else self.scale)
-
-    def describe(self) -> dict:
-        return {"domain": "Positive", "power": self.power, "scale": self.scale}
 
 
 class Interval(AbstractDomain):
@@ -223,14 +223,6 @@ class Interval(AbstractDomain):
         square_root = np.log(share * (1 - share)) / 2
         spread = [np.std(np.log(noise) - k * square_root) for k in (1, 2)]
         return Interval(self.low, self.high, bool(spread[0] < spread[1]))
-
-    def describe(self) -> dict:
-        return {
-            "domain": "Interval",
-            "low": self.low,
-            "high": self.high,
-            "arcsine": self.arcsine,
-        }
 
     @property
     def _width(self) -> float:
@@ -311,16 +303,6 @@ def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np
 
 def _sign(power: float) -> float:
     return math.copysign(1.0, power)  # NumPy's sign would promote float32 to float64
-
-
-def _slope(x: np.ndarray, y: np.ndarray) -> float:
-    centred = x - np.mean(x)
-    return float(centred @ (y - np.mean(y)) / (centred @ centred))
-
-
-def _rounded(power: float) -> float:
-    """Return the nearest multiple of 1/4 in [-1, 1], because exponents of models are simple."""
-    return float(np.clip(np.round(4 * power) / 4, -1, 1))
 
 
 def _number(name: str, value: float | None) -> float | None:

@@ -2,7 +2,8 @@
 
 Coefficients are functions and cannot be compared. Files and checkpoints hold their values at
 points drawn from the laws of a problem, at times up to the horizon. An SDE that differs only where
-there is no such point has the same fingerprint.
+there is no such point has the same fingerprint. Values at several times show whether coefficients
+depend on time.
 """
 
 import dataclasses
@@ -37,11 +38,8 @@ class Fingerprint:
     def difference(self, other: "Fingerprint", tolerance: float) -> str | None:
         """Describe the first point at which the coefficients of another SDE differ.
 
-        **Arguments:**
-
-        - `other`: the fingerprint of that SDE at the same points.
-        - `tolerance`: relative to each value; a tenth of it relative to the largest value of a
-            component, and 1e-4 of it relative to the largest of all: coefficients may be small.
+        `tolerance` is relative to each value; a tenth of it relative to the largest value of a
+        component, and 1e-4 of it relative to the largest of all: coefficients may be small.
         """
         for name in ("drift", "diffusion"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -100,3 +98,28 @@ def _close(values: np.ndarray, stored: np.ndarray, tolerance: float) -> np.ndarr
         near = np.abs(values - stored) <= tolerance * (np.abs(stored) + scale)
     same = (values == stored) | (np.isnan(values) & np.isnan(stored))
     return np.where(np.isfinite(values) & np.isfinite(stored), near, same)
+
+
+# Fractions of the time span at which coefficients are compared. Multiples of the golden ratio are
+# far from simple fractions, so that periodic coefficients are detected.
+_SHARES = (*np.modf(np.arange(1, 8) * (np.sqrt(5) - 1) / 2)[0].tolist(), 1.0)
+
+
+def first_change(
+    sde: SDE, start: float, span: float, g: Float[Array, "n d+k"]
+) -> tuple[str, float] | None:
+    """Return the name of a coefficient that changes with time, and a time at which it has changed.
+
+    Return `None` if neither coefficient changes.
+    """
+
+    def at(share: float) -> tuple[np.ndarray, np.ndarray]:
+        return coefficients(sde, start, jnp.full(len(g), share * span, g.dtype), g)
+
+    before = at(0.0)
+    for share in _SHARES:
+        for name, first, values in zip(("drift", "diffusion"), before, at(share), strict=True):
+            # Coefficients that do not depend on time agree bit for bit.
+            if not np.array_equal(values, first, equal_nan=True):
+                return name, start + share * span
+    return None

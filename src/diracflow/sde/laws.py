@@ -268,27 +268,21 @@ class Product(AbstractLaw):
         return self
 
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
-        parts = jnp.split(u, self._cuts())
-        return jnp.concatenate(
-            [law.from_uniform(part) for law, part in zip(self.laws, parts, strict=True)]
-        )
+        return jnp.concatenate(self._each("from_uniform", u))
 
     def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        parts = jnp.split(x, self._cuts())
-        return jnp.concatenate(
-            [law.to_normal(part) for law, part in zip(self.laws, parts, strict=True)]
-        )
+        return jnp.concatenate(self._each("to_normal", x))
 
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        parts = jnp.split(x, self._cuts())
-        terms = [law._log_prob(part) for law, part in zip(self.laws, parts, strict=True)]
-        return jnp.sum(jnp.stack(terms))
+        return jnp.sum(jnp.stack(self._each("_log_prob", x)))
 
     def describe(self) -> dict:
         return {"law": "Product", "laws": [law.describe() for law in self.laws]}
 
-    def _cuts(self) -> list[int]:
-        return np.cumsum([law.dim or 1 for law in self.laws])[:-1].tolist()
+    def _each(self, method: str, x: Float[Array, " d"]) -> list[Array]:
+        """Return the results of a method of all laws, each for its block of `x`."""
+        parts = jnp.split(x, np.cumsum([law.dim or 1 for law in self.laws])[:-1].tolist())
+        return [getattr(law, method)(part) for law, part in zip(self.laws, parts, strict=True)]
 
 
 def law_from(description: dict) -> AbstractLaw:
@@ -309,14 +303,15 @@ def law_from(description: dict) -> AbstractLaw:
 
 
 def _vector(name: str, value: ArrayLike) -> Parameter:
-    array = _array(name, value)
+    array = real_array(name, value)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"`{name}` must be a scalar or a vector; got shape {array.shape}.")
     _require(np.isfinite(array), f"`{name}` must be finite; got {value}.")
     return array
 
 
-def _array(name: str, value: ArrayLike) -> np.ndarray:
+def real_array(name: str, value: ArrayLike) -> np.ndarray:
+    """Return an array of float64, or raise an error."""
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -324,7 +319,7 @@ def _array(name: str, value: ArrayLike) -> np.ndarray:
 
 
 def _cholesky(covariance: ArrayLike) -> Parameter:
-    matrix = _array("covariance", covariance)
+    matrix = real_array("covariance", covariance)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"`covariance` must be a square matrix; got shape {matrix.shape}.")
     _require(np.isfinite(matrix), "`covariance` must be finite.")

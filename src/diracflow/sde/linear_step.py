@@ -30,14 +30,9 @@ def linear_step(
     length: Float[Array, ""],
     doublings: int,
 ) -> LinearStep:
-    r"""Return the step of the linear equation.
+    r"""Return the step of length $h$ for $A$ = `jacobian` and $\Sigma$ = `noise`.
 
-    **Arguments:**
-
-    - `jacobian`: $A$.
-    - `noise`: $\Sigma = \sigma\sigma^\top$.
-    - `length`: $h$.
-    - `doublings`: number of halvings before the series is applied.
+    The length is halved `doublings` times before the series is applied.
     """
     short = length / 2**doublings
     a = jacobian * short

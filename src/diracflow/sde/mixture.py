@@ -51,9 +51,11 @@ class Mixture(AbstractLaw):
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         ends = np.cumsum(self.weights)
         chosen = jnp.minimum(jnp.searchsorted(ends, u[0]), len(ends) - 1)
+        # Laws that are not selected are evaluated as well, and quantiles of 0 and 1 are infinite.
+        low = jnp.finfo(u.dtype).eps
         images = [
-            law.from_uniform(jnp.asarray(u).at[0].set(_within((u[0] - end) / share + 1, u.dtype)))
-            for law, end, share in zip(self.laws, ends, self.weights, strict=True)
+            law.from_uniform(jnp.asarray(u).at[0].set(jnp.clip((u[0] - end) / w + 1, low, 1 - low)))
+            for law, end, w in zip(self.laws, ends, self.weights, strict=True)
         ]
         return jnp.stack(images)[chosen]
 
@@ -69,12 +71,6 @@ class Mixture(AbstractLaw):
     def describe(self) -> dict:
         laws = [law.describe() for law in self.laws]
         return {"law": "Mixture", "laws": laws, "weights": list(self.weights)}
-
-
-def _within(share: Array, dtype: np.dtype) -> Array:
-    # Laws that are not selected are evaluated as well, and quantiles of 0 and 1 are infinite.
-    end = jnp.finfo(dtype).eps
-    return jnp.clip(share, end, 1 - end)
 
 
 def _shares(weights: Sequence[float], count: int) -> tuple[float, ...]:

@@ -27,14 +27,7 @@ def checked_params(params: Params | None, names: tuple[str, ...], bounds: Bounds
 def checked_start_time(
     start_time: ArrayLike | None, fixed: float | None, interval: tuple[float, float]
 ) -> list[Array]:
-    """Return a list with the checked start time if it varies; an empty list if it is fixed.
-
-    **Arguments:**
-
-    - `start_time`: the value that the user passed, if any.
-    - `fixed`: the start time of the density, or `None` if it varies.
-    - `interval`: bounds of a varying start time.
-    """
+    """Return a list with the checked start time if it varies; an empty list if it is `fixed`."""
     if fixed is None:
         if start_time is None:
             raise ValueError(
@@ -93,7 +86,9 @@ def checked_param(name: str, value: ArrayLike, bounds: Bounds, what: str = "para
     _require(f"{what} `{name}`", array, np.isfinite(array), "be finite")
     above = array > low if _scale(low, high) else array >= low
     inside = above & (array <= high)
-    _require(f"{what} `{name}`", array, inside, f"lie in {_interval(low, high)}")
+    left = "(" if low == -np.inf or _scale(low, high) else "["
+    interval = f"{left}{low:g}, {high:g}{')' if high == np.inf else ']'}"
+    _require(f"{what} `{name}`", array, inside, f"lie in {interval}")
     return values
 
 
@@ -102,11 +97,6 @@ def _require(name: str, array: np.ndarray, good: np.ndarray, what: str) -> None:
         raise ValueError(
             f"The {name} must {what} for this density; got {array[~good].ravel()[0]:g}."
         )
-
-
-def _interval(low: float, high: float) -> str:
-    open_below = low == -np.inf or _scale(low, high)
-    return f"{'(' if open_below else '['}{low:g}, {high:g}{')' if high == np.inf else ']'}"
 
 
 def _scale(low: float, high: float) -> bool:

@@ -16,10 +16,10 @@ from .boundaries import boundaries
 from .chart import Chart, chart_for
 from .coefficient_checks import check_coefficients, check_starts, is_degenerate
 from .conditioning import ConditioningLaws, conditioning_laws
+from .fingerprint import first_change
 from .laws import AbstractLaw
 from .quasi_random import sobol
 from .sde import SDE
-from .time_homogeneity import first_change
 
 # Starts at which coefficients at different times are compared.
 _DRAWS = 32

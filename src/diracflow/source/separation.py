@@ -6,6 +6,8 @@ subtract its mean over the states, which is a linear drift that the source accou
 remainder is diagonal along the right axes at every state. We therefore compute the orthogonal
 matrix that diagonalises these remainders best, for many states at once, by Jacobi rotations
 (Cardoso and Souloumiac, SIAM J. Matrix Anal. Appl. 17, 1996).
+
+`rotated_sde` and `RotatedSource` are the SDE and its source in coordinates along these axes.
 """
 
 from typing import NamedTuple
@@ -14,11 +16,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
-from ..equation.moving_frame import Basis
+from ..equation.moving_frame import Basis, Frame
 from ..sde.conditioning import initial_condition
+from ..sde.parameters import Params
 from ..sde.sde import SDE
+from .gaussian_source import AbstractGaussianSource
 
 # Largest number of sweeps over all planes, and the angle below which a sweep has converged.
 _SWEEPS, _CONVERGED = 60, 1e-10
@@ -132,3 +137,38 @@ def _best_angle(difference: Float[np.ndarray, " n"], twice: Float[np.ndarray, " 
     along = float(np.sum(difference**2) - np.sum(twice**2))
     across = float(2 * difference @ twice)
     return float(np.arctan2(across, along) / 4)
+
+
+class RotatedSource(AbstractGaussianSource):
+    """A source for the rotated SDE, used as a source for the original SDE."""
+
+    sde: SDE
+    start_time: float | None = eqx.field(static=True)
+    basis: Basis
+    rotated: AbstractGaussianSource
+
+    def __init__(self, sde: SDE, basis: Basis, rotated: AbstractGaussianSource):
+        self.sde, self.basis, self.rotated = sde, basis, rotated
+        self.start_time = rotated.start_time
+
+    def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
+        """Return the mean and the factor of the rotated source; the factor refers to the basis."""
+        start, rest = jnp.split(x0, [self.sde.dim])
+        frame = self.rotated.frame(tau, jnp.concatenate([self.basis.along(start), rest]))
+        return Frame(self.basis.state(frame.mean), frame.factor, self.basis)
+
+
+def rotated_sde(sde: SDE, basis: Basis) -> SDE:
+    """Return the SDE of the coordinates along the axes of `basis`."""
+    coefficients = Partial(_drift, sde, basis), Partial(_diffusion, sde, basis)
+    return SDE(*coefficients, sde.dim, params=sde.params)
+
+
+def _drift(sde: SDE, basis: Basis, t: Array, y: Array, *params: Params) -> Float[Array, " d"]:
+    member = sde.at(*params) if params else sde
+    return basis.along(member.drift(t, basis.state(y)))
+
+
+def _diffusion(sde: SDE, basis: Basis, t: Array, y: Array, *params: Params) -> Float[Array, "d m"]:
+    member = sde.at(*params) if params else sde
+    return basis.along(member.diffusion(t, basis.state(y)))

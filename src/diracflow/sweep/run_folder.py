@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..storage.atomic import write_atomically
-from ..training.checkpoint_folder import holds_checkpoint
+from ..training.checkpoint_file import holds_checkpoint
 from .sweep_run import Run
 
 # Status of a run without a result.

@@ -1,21 +1,63 @@
-"""Writing checkpoints during a training, and resuming from them."""
+"""Writing checkpoints during a training, and resuming from them.
+
+SIGTERM becomes an exception, so that a run can write a checkpoint before its process ends.
+"""
 
 import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import FrameType
 from typing import Any
 
-from .checkpoint_errors import CheckpointError, CheckpointWarning
-from .checkpoint_file import Contents, Table, packed_state, unpacked_state
-from .checkpoint_folder import Folder, opened
-from .environment import environment
+from .checkpoint_file import (
+    CheckpointError,
+    CheckpointWarning,
+    Contents,
+    Folder,
+    Table,
+    opened,
+    packed_state,
+    unpacked_state,
+)
 from .loop import TimeLoop
 from .multiprocess import ProcessGroup
-from .run_identity import Identity
+from .run_identity import Identity, environment
 from .state import State
-from .termination import terminable
+
+
+class TrainingTerminated(SystemExit):
+    """SIGTERM ended a training; uncaught, it ends the process with exit code 143."""
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGTERM)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `TrainingTerminated` on SIGTERM, once.
+
+    A handler installed by the user stays in force. Outside the main thread, where Python handles
+    no signals, the default action stays in force.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # while the checkpoint is written
+        raise TrainingTerminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
 
 # A checkpoint holds the whole path so far. The time between two checkpoints is this multiple of
 # the time to write the last one, so that all of them take two per cent of a training of any length.

@@ -22,13 +22,9 @@ from ..flow.ansatz import AbstractAnsatz
 from ..galerkin.collocation import Draws, Points, draw, laid_out, place
 from ..planning.prepare import Prepared
 from ..sde.quasi_random import CUBES
-from .diagnosis import diagnosis, diverged
-from .history import Record
 from .multiprocess import ProcessGroup
 from .regularisation import Regularisation
-from .state import State
-from .status import Status
-from .trajectory import Trajectory
+from .state import Record, State, Status, Trajectory, diagnosis, diverged
 
 # Steps shorter than this fraction of the clock's range make no progress.
 SMALLEST = 1e-9

@@ -162,33 +162,33 @@ def join(
     - `patience`: seconds to wait for the other processes at the start.
     - `heartbeat`: seconds without a sign of life after which a process counts as lost.
     """
-    timeouts: dict[str, Any] = {
-        "initialization_timeout": patience,
-        "heartbeat_timeout_seconds": heartbeat,
-    }
-    if automatic:
-        if (coordinator, processes, process_id) != (None, None, None):
-            raise ValueError(
-                "`--distributed` takes everything from the launcher; leave out `--coordinator`, "
-                "`--processes` and `--process-id`, or `--distributed`."
-            )
-        _keep_signals()
-        jax.distributed.initialize(**timeouts)
-    elif (coordinator, processes, process_id) != (None, None, None):
+    address = (coordinator, processes, process_id)
+    detection: dict[str, Any] = {}
+    if automatic and address != (None, None, None):
+        raise ValueError(
+            "`--distributed` takes everything from the launcher; leave out `--coordinator`, "
+            "`--processes` and `--process-id`, or `--distributed`."
+        )
+    if not automatic:
+        if address == (None, None, None):
+            return
         if coordinator is None or processes is None or process_id is None:
             raise ValueError(
                 "Several processes need `--coordinator HOST:PORT`, `--processes P` and "
                 "`--process-id I`, all three of them."
             )
         _check_address(coordinator, processes, process_id)
-        _keep_signals()
-        jax.distributed.initialize(
-            *(coordinator, processes, process_id),
-            # Detection would take missing values from the launcher.
-            cluster_detection_method="deactivate",
-            coordinator_bind_address=os.environ.get("JAX_COORDINATOR_BIND_ADDRESS"),
-            **timeouts,
-        )
+        # Detection would take missing values from the launcher.
+        detection["cluster_detection_method"] = "deactivate"
+        detection["coordinator_bind_address"] = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
+    # JAX's preemption service swallows SIGTERM.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        *address,
+        initialization_timeout=patience,
+        heartbeat_timeout_seconds=heartbeat,
+        **detection,
+    )
 
 
 def _check_address(coordinator: str, processes: int, process_id: int) -> None:
@@ -205,8 +205,3 @@ def _check_address(coordinator: str, processes: int, process_id: int) -> None:
             f"`--process-id` must lie between 0 and {processes - 1}, because there are "
             f"{processes} processes; got {process_id}."
         )
-
-
-def _keep_signals() -> None:
-    # JAX's preemption service swallows SIGTERM.
-    jax.config.update("jax_enable_preemption_service", False)

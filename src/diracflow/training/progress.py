@@ -10,20 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from .history import Record
-from .status import Status
+from .state import Record, Status
 
 # Seconds between two lines in a log.
 _PLAIN_EVERY = 10.0
 
 
 class Progress:
-    """A display that shows nothing, and the interface of all displays: a context manager.
-
-    **Arguments:**
-
-    - `horizon`: the time at which training ends.
-    """
+    """A display that shows nothing, and the interface of all displays: a context manager."""
 
     def __init__(self, horizon: float):
         self.horizon = horizon
@@ -79,12 +73,9 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """A display that prints a line every few seconds, for logs.
+    """A display that calls `write` with a line every few seconds, for logs.
 
-    **Arguments:**
-
-    - `horizon`: the time at which training ends.
-    - `write`: called with each line; prints to the standard error by default.
+    By default lines are printed to the standard error.
     """
 
     def __init__(self, horizon: float, write: Callable[[str], object] | None = None):

@@ -85,12 +85,9 @@ class Regularisation:
         return np.clip(self.value * np.array([1 / _RATIO, 1.0, _RATIO]), _SMALLEST, _LARGEST)
 
     def choose(self, residuals: np.ndarray, enough: float) -> float:
-        """Choose a value by held-out residuals, and return the residual of the current one.
+        """Choose a value by held-out residuals of `candidates`; return that of the current one.
 
-        **Arguments:**
-
-        - `residuals`: held-out residuals of the candidates that `candidates` returned.
-        - `enough`: a residual that need not decrease further.
+        Residuals below `enough` need not decrease further.
         """
         current = float(residuals[len(residuals) // 2])
         if len(residuals) == 3 and np.all(np.isfinite(residuals)):

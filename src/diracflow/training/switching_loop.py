@@ -10,13 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import jax.numpy as jnp
 import numpy as np
 
-from ..galerkin.assembly import source_forcings
 from ..galerkin.collocation import Points
+from ..galerkin.rows import source_forcings
 from ..galerkin.velocity import ROUNDING, Velocity
-from .explicit_loop import ExplicitLoop
-from .explicit_step import Step
+from .explicit_loop import ExplicitLoop, Step
 from .implicit_loop import ImplicitLoop
-from .status import Status
+from .state import Status
 
 # Clocks at which the source is tested. The certificate evaluates three times between any two.
 _SOURCE_TESTS = 24

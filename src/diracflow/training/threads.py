@@ -34,11 +34,8 @@ def limit_threads(threads: int) -> None:
         )
     for name in _COUNTS:
         os.environ[name] = str(threads)
-    if has_affinity:
-        _narrow_affinity(threads)
-
-
-def _narrow_affinity(threads: int) -> None:
+    if not has_affinity:
+        return
     allowed = sorted(os.sched_getaffinity(0))
     # Processes that run at the same time should not all use the first cores.
     first = os.getpid() % len(allowed)

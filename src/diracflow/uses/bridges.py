@@ -47,10 +47,13 @@ from ..sde.chart import Chart
 from ..sde.coefficient_checks import is_degenerate_at
 from ..sde.parameters import Params
 from ..sde.sde import SDE
-from ..source.euler import EulerSource
-from ..source.gaussian_source import AbstractGaussianSource, standard_log_prob
+from ..source.gaussian_source import (
+    AbstractGaussianSource,
+    EulerSource,
+    SourceDensity,
+    standard_log_prob,
+)
 from ..source.moments import MomentSource, graded_basis
-from ..source.source_density import SourceDensity
 from ..transition.charted_density import MappedDensity
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .underlying_sde import (

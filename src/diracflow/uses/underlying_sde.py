@@ -11,9 +11,9 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart
+from ..sde.fingerprint import first_change
 from ..sde.parameters import Params, checked_param, checked_params
 from ..sde.sde import SDE
-from ..sde.time_homogeneity import first_change
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 
 

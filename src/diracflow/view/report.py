@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from ..density.formatting import ends_in_words, in_words, residuals_in_words
 from ..density.learned import LearnedDensity
 from ..density.summary import described, equation_text, landmarks, split
-from ..training.status import Status
+from ..training.state import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from .axes import EXACT, LEARNED, SOURCE
 from .densities import joint, lines, planes, section, spread
