@@ -478,7 +478,7 @@ NUMPYRO = {
     "prior of two": (infer(prior=PRIOR | {"rate": flat}), "must be a law of one number"),
     "prior mixture": (
         infer(prior=PRIOR | {"rate": df.Mixture([df.Normal()])}),
-        "must be a `Normal`",
+        "law of one number: a `Normal`",
     ),
     "prior outside": (infer(prior=PRIOR | {"noise": df.Normal()}), "of the prior of `noise`"),
     "chains": (infer(chains=0), "`chains` must be at least 1"),

@@ -305,8 +305,7 @@ def _weighted_paths(
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
     check_start_times(density, began + (t - remaining[:-1]), "bridge")
     inner, log_weights = _simulate_paths(proposal, key, chart.start(start), remaining, paths)
-    if not chart.plain:
-        inner = eqx.filter_jit(jax.vmap(jax.vmap(chart.from_real)))(inner)
+    inner = inner if chart.plain else _states(chart, inner)
     # The chain ends with a density in the coordinates of the chart.
     log_weights = log_weights + chart.log_slope(end)
     undefined = int(jnp.sum(jnp.isnan(log_weights)))
@@ -324,6 +323,11 @@ def _weighted_paths(
     first, last = (jnp.broadcast_to(x, (1, *inner.shape[1:])) for x in (start, end))
     points = jnp.swapaxes(jnp.concatenate([first, inner, last]), 0, 1)
     return Bridge(t - remaining, points, log_weights, float(jnp.mean(outside)))
+
+
+@eqx.filter_jit
+def _states(chart: Chart, y: Float[Array, "steps paths d"]) -> Float[Array, "steps paths d"]:
+    return jax.vmap(jax.vmap(chart.from_real))(y)
 
 
 def _checked_end(sde: SDE, name: str, value: ArrayLike) -> Float[Array, " d"]:
