@@ -6,7 +6,7 @@ samples the parameters alone: there are no latent paths between observations.
 
 import importlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +77,19 @@ def infer(
     require_density(density)
     for name, count in {"chains": chains, "draws": draws, "warmup": warmup}.items():
         checked_count(name, count)
-    laws = _checked_prior(density, prior)
+    laws = checked_prior(density, prior)
     observed = transitions(density, times, states)
     _check_centre(density, observed, laws)
+    kernel = mcmc.NUTS(
+        path_model(density, laws),
+        # From draws of the prior: only chains with different starts can reveal poor mixing.
+        init_strategy=mcmc.init_to_sample,
+        # Parameters are few. For a learned density with three of them a reverse-mode gradient
+        # takes three times as long.
+        forward_mode_differentiation=True,
+    )
     sampler = mcmc.MCMC(
-        _kernel(density, laws),
+        kernel,
         num_warmup=warmup,
         num_samples=draws,
         num_chains=chains,
@@ -92,21 +100,17 @@ def infer(
     return _posterior_tree(sampler, density.params, times, states)
 
 
-def _kernel(density: AbstractTransitionDensity, laws: Mapping[str, Any]) -> Any:
-    numpyro, mcmc = extra("numpyro"), extra("numpyro.infer")
+def path_model(
+    density: AbstractTransitionDensity, laws: Mapping[str, Any]
+) -> Callable[[Transitions], None]:
+    """Return the NumPyro model of observed transitions."""
+    numpyro = extra("numpyro")
 
     def model(observed: Transitions) -> None:
         params = {name: numpyro.sample(name, law) for name, law in laws.items()}
-        numpyro.factor("paths", _log_likelihood(density, observed, params))
+        numpyro.factor("paths", log_posterior_term(density, observed, params))
 
-    return mcmc.NUTS(
-        model,
-        # From draws of the prior: only chains with different starts can reveal poor mixing.
-        init_strategy=mcmc.init_to_sample,
-        # Parameters are few. For a learned density with three of them a reverse-mode gradient
-        # takes three times as long.
-        forward_mode_differentiation=True,
-    )
+    return model
 
 
 def extra(package: str) -> Any:
@@ -123,7 +127,7 @@ def extra(package: str) -> Any:
         ) from error
 
 
-def _log_likelihood(
+def log_posterior_term(
     density: AbstractTransitionDensity, observed: Transitions, params: Mapping[str, Array]
 ) -> Float[Array, ""]:
     """Return the log-likelihood of all paths, or minus infinity outside the parameter bounds."""
@@ -137,7 +141,7 @@ def _log_likelihood(
     return jnp.where(jax.tree.reduce(jnp.logical_and, inside), value, -jnp.inf)
 
 
-def _checked_prior(density: AbstractTransitionDensity, prior: Mapping[str, Any]) -> dict[str, Any]:
+def checked_prior(density: AbstractTransitionDensity, prior: Mapping[str, Any]) -> dict[str, Any]:
     """Return the prior as NumPyro distributions, checked against the parameter bounds."""
     if not density.params:
         raise ValueError("This density has no parameters to infer.")
@@ -183,7 +187,7 @@ def _check_centre(
         name: jnp.median(law.sample(key, (_TRIALS,)))
         for key, (name, law) in zip(keys, laws.items(), strict=True)
     }
-    value = _log_likelihood(density, observed, centre)
+    value = log_posterior_term(density, observed, centre)
     if not np.isfinite(value):
         shown = ", ".join(f"{name}={float(number):.4g}" for name, number in centre.items())
         raise ValueError(
