@@ -37,7 +37,7 @@ from ..source.euler import EulerSource
 from ..source.moments import MomentSource
 from ..source.rotated import RotatedSource, rotated_sde
 from ..storage.codec import Decoder, Encoder
-from ..storage.errors import DataFileError
+from ..storage.strict_json import DataFileError
 from ..training.history import Record
 from ..training.status import Status
 from ..training.trajectory import Trajectory

@@ -18,8 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .errors import DataFileError
-from .strict_json import printable
+from .strict_json import DataFileError, plain, printable
 
 Arrays = dict[str, np.ndarray]
 Classes = Mapping[str, type]
@@ -52,8 +51,7 @@ class Encoder:
         if isinstance(value, enum.Enum):
             return {"class": self._name(type(value)), "member": value.name}
         if isinstance(value, float) and not math.isfinite(value):
-            words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-            return {"float": words[str(value)]}
+            return {"float": plain(value)}
         if value is None or isinstance(value, bool | int | float | str):
             return printable(value) if isinstance(value, str) else value
         if isinstance(value, np.ndarray | jax.Array):
@@ -147,12 +145,20 @@ class Decoder:
                 f"got {', '.join(fields)[:200]}."
             )
         values = {n: self(fields[n], f"{path}.{n}") for n in expected}
-        for field, hint in _hints(cls).items():
-            if field in values and not self._fits(values[field], hint):
-                raise DataFileError(
-                    f"`{path}.{field}` must be of the type {_shown(hint)}; got "
-                    f"{_came(values[field])}."
-                )
+        try:
+            hints = typing.get_type_hints(cls)
+        except (NameError, TypeError):  # of another library's class
+            hints = {}
+        for field, value in values.items():
+            hint = hints.get(field, Any)
+            # A stand-in for an object of an unknown class fits everywhere.
+            if isinstance(value, self._missing or ()) or fits(value, hint):  # type: ignore[arg-type]
+                continue
+            simple = value is None or isinstance(value, bool | int | float | str)
+            raise DataFileError(
+                f"`{path}.{field}` must be of the type {getattr(hint, '__name__', hint)}; got "
+                f"{repr(value)[:60] if simple else type(value).__name__}."
+            )
         return made(cls, values)
 
     def _member(self, name: str, member: str, path: str) -> Any:
@@ -168,11 +174,6 @@ class Decoder:
                 f"is yours, pass it: `load(path, classes=[{printable(name[:40])}])`."
             )
         return self._classes[name]
-
-    def _fits(self, value: Any, hint: Any) -> bool:
-        if self._missing is not None and isinstance(value, self._missing):  # type: ignore[arg-type]
-            return True
-        return fits(value, hint)
 
 
 def made(cls: type, values: dict[str, Any]) -> Any:
@@ -226,19 +227,3 @@ def _fields(cls: type) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     return getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls)
-    except (NameError, TypeError):  # of another library's class
-        return {}
-
-
-def _shown(hint: Any) -> str:
-    return getattr(hint, "__name__", None) or str(hint)
-
-
-def _came(value: Any) -> str:
-    plain = value is None or isinstance(value, bool | int | float | str)
-    return repr(value)[:60] if plain else type(value).__name__

@@ -1,16 +1,15 @@
 """JSON text of plain Python values, and a strict reader of JSON from unknown sources.
 
-The reader bounds size and depth before it parses, and refuses what other readers interpret
+The reader bounds size and depth before it parses, and rejects what other readers interpret
 differently: repeated names, numbers that are not finite, text that cannot be encoded.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
-
-from .errors import DataFileError
 
 # Largest nesting depth. The tree of a density has about 40 levels.
 MOST_LEVELS = 64
@@ -24,6 +23,19 @@ _CONTROL = {*range(32), *range(127, 160)} - {9, 10, 12, 13}
 # A string, or a character that makes levels and values. The quantifiers are possessive, and an
 # unterminated string extends to the end of the text, so that the time is linear in the length.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[{\]},]', re.DOTALL)
+
+
+class DataFileError(ValueError):
+    """The content of a file is not what its reader expects."""
+
+
+@contextmanager
+def named(path: object, error: type[DataFileError]) -> Iterator[None]:
+    """Turn each `DataFileError` raised in this context into an `error` that names the file."""
+    try:
+        yield
+    except DataFileError as reason:
+        raise error(f"{path}: {reason}") from reason
 
 
 def plain(value: Any) -> Any:
@@ -50,7 +62,17 @@ def printable(text: str) -> str:
 
 def parsed(text: bytes) -> Any:
     """Return the content of a JSON text; raise `DataFileError` if it is not strict JSON."""
-    _require_small(text)
+    level = values = 0
+    for token in _TOKEN.finditer(text):
+        character = text[token.start() : token.start() + 1]
+        if character == b'"':
+            continue
+        values += 1
+        level += {b"[": 1, b"{": 1, b",": 0}.get(character, -1)
+        if level > MOST_LEVELS:
+            raise DataFileError(f"its JSON is nested more than {MOST_LEVELS} levels deep.")
+        if values > MOST_VALUES:
+            raise DataFileError(f"its JSON has more than {MOST_VALUES} values.")
     try:
         return json.loads(
             text.decode("utf-8"),
@@ -63,21 +85,6 @@ def parsed(text: bytes) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise DataFileError(f"its JSON cannot be read: {error}.") from error
-
-
-def _require_small(text: bytes) -> None:
-    """Raise if a text has too many levels or values."""
-    level = values = 0
-    for token in _TOKEN.finditer(text):
-        character = text[token.start() : token.start() + 1]
-        if character == b'"':
-            continue
-        values += 1
-        level += {b"[": 1, b"{": 1, b",": 0}.get(character, -1)
-        if level > MOST_LEVELS:
-            raise DataFileError(f"its JSON is nested more than {MOST_LEVELS} levels deep.")
-        if values > MOST_VALUES:
-            raise DataFileError(f"its JSON has more than {MOST_VALUES} values.")
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

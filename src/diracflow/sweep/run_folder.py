@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..storage.atomic import write_atomically
+from ..storage.files import write_atomically
 from ..training.checkpoint_folder import holds_checkpoint
 from .sweep_run import Run
 

@@ -21,7 +21,7 @@ import jax.random as jr
 from ..density.learned import LearnedDensity
 from ..evaluate.study import study
 from ..learning import TrainingFailed, learn
-from ..storage.lock import Locked, locked
+from ..storage.files import Locked, locked
 from ..training.threads import limit_threads
 from .run_folder import ERROR, RunFolder
 

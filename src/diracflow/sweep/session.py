@@ -16,7 +16,7 @@ from typing import Any
 import joblib
 
 from ..sde.argument_checks import checked_count
-from ..storage.lock import Locked, locked
+from ..storage.files import Locked, locked
 from .backends import BACKENDS
 from .supervisor import Cores, request_stop, supervise
 from .sweep_file import Sweep

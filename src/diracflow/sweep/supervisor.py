@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..storage.atomic import write_atomically
+from ..storage.files import write_atomically
 from .run_folder import KILLED, RunFolder
 
 # Seconds between two checks of the process and of the request to stop.

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from ..storage.atomic import write_atomically
+from ..storage.files import write_atomically
 from .run_folder import RunFolder
 from .sweep_file import Sweep
 from .sweep_run import Run

@@ -13,8 +13,7 @@ import numpy as np
 from ..sde.fingerprint import Fingerprint
 from ..storage.codec import Arrays, Decoder, Encoder
 from ..storage.container import packed, read_container, unpacked
-from ..storage.errors import DataFileError
-from ..storage.strict_json import json_text
+from ..storage.strict_json import DataFileError, json_text
 from .checkpoint_errors import CheckpointError
 from .run_identity import Identity
 from .state import State, state_from

@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from ..storage.atomic import write_atomically
-from ..storage.lock import Locked, locked
+from ..storage.files import Locked, locked, write_atomically
 from .checkpoint_errors import CheckpointError, CheckpointWarning
 from .checkpoint_file import Contents, Damaged, file_content, read
 
