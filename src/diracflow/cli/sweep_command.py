@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from ..sweep import Sweep, read_sweep, run_sweep, sweep_table
-from ..sweep.table import settings_text
+from ..sweep.sweep_runs import settings_text
 from .exits import Exit, Stopped, Terminated
 from .inputs import prepare_jax
 from .streams import talk

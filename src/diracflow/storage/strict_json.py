@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 # Largest nesting depth. The tree of a density has about 40 levels.
 MOST_LEVELS = 64
 # Largest number of values. One step of a training has 13, and there are a few thousand steps.
@@ -38,20 +40,23 @@ def named(path: object, error: type[DataFileError]) -> Iterator[None]:
         raise error(f"{path}: {reason}") from reason
 
 
-def plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON; words stand for numbers that are not finite."""
+def plain(value: Any, *, words: bool = True) -> Any:
+    """Return a value as JSON holds it; numbers that are not finite become words, or `None`."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): plain(part, words=words) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [plain(part, words=words) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return name if words else None
     return value
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, *, words: bool = True, indent: int | None = None) -> str:
     """Return the JSON text of `plain(value)`."""
-    return json.dumps(plain(value), allow_nan=False)
+    return json.dumps(plain(value, words=words), allow_nan=False, indent=indent)
 
 
 def printable(text: str) -> str:
