@@ -170,7 +170,7 @@ WRONG_USES = {
     "absent points": (["density", *AT, "--points", "no.csv"], "no.csv"),
     "other format": (["sample", *AT, "-o", "draws.xlsx"], ".csv or .npz"),
     "no folder": (["sample", *AT, "-o", "no/draws.csv"], "no folder"),
-    "no draws": (["sample", *AT, "-n", "0"], "x>=1"),
+    "no draws": (["sample", *AT, "-n", "0"], "Invalid value for '--count'"),
     "one step": (["bridge", *AT, "--x1", "0,0", "--steps", "1"], "at least 2"),
     "path of another dimension": (["loglik", "absent.csv"], "absent.csv"),
     "no law": (["propagate", "--t", "0.1"], "Give the initial law"),

@@ -75,9 +75,9 @@ def learn_file(
 def learned(
     problem: dict[str, Any], seed: int, checkpoint: Path | None = None, **options: Any
 ) -> LearnedDensity | None:
-    """Learn a density, which a failed training leaves incomplete.
+    """Return the learned density, or `None` in all but the first of several processes.
 
-    Return `None` in all but the first of several processes.
+    A failed training returns the density up to the time that it reached.
 
     **Arguments:**
 

@@ -57,9 +57,6 @@ class Encoder:
         if isinstance(value, np.ndarray | jax.Array):
             self.arrays[path] = np.asarray(value)
             return {"array": path}
-        return self._compound(value, path)
-
-    def _compound(self, value: Any, path: str) -> Any:
         fields = _fields(type(value))
         if fields is not None:
             parts = {name: self(getattr(value, name), f"{path}.{name}") for name in fields}
@@ -126,7 +123,12 @@ class Decoder:
             case {"class": str(name), "fields": dict(fields), **rest} if not rest:
                 return self._object(name, fields, path)
             case {"class": str(name), "member": str(member), **rest} if not rest:
-                return self._member(name, member, path)
+                cls = self._class(name, path)
+                if not issubclass(cls, enum.Enum) or member not in cls.__members__:
+                    raise DataFileError(
+                        f"`{path}` must be a member of {name}; got {member[:40]!r}."
+                    )
+                return cls[member]
         return self._external(self, node, path)
 
     def require_all_used(self) -> None:
@@ -160,12 +162,6 @@ class Decoder:
                 f"{repr(value)[:60] if simple else type(value).__name__}."
             )
         return made(cls, values)
-
-    def _member(self, name: str, member: str, path: str) -> Any:
-        cls = self._class(name, path)
-        if not issubclass(cls, enum.Enum) or member not in cls.__members__:
-            raise DataFileError(f"`{path}` must be a member of {name}; got {member[:40]!r}.")
-        return cls[member]
 
     def _class(self, name: str, path: str) -> type:
         if name not in self._classes:
@@ -208,9 +204,8 @@ def fits(value: Any, hint: Any) -> bool:
         if not isinstance(value, tuple):
             return False
         if arguments[1:] == (...,):
-            return all(fits(item, arguments[0]) for item in value)
-        pairs = zip(value, arguments, strict=False)
-        return len(value) == len(arguments) and all(fits(*pair) for pair in pairs)
+            arguments = arguments[:1] * len(value)
+        return len(value) == len(arguments) and all(map(fits, value, arguments))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(
             fits(item, arguments[1]) for item in value.values()

@@ -77,7 +77,16 @@ def read_container(
     except OSError as error:
         raise DataFileError(f"it cannot be opened: {error.strerror}.") from error
     try:
-        size = _checked_size(os.fstat(handle), max_bytes)
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
+            raise DataFileError(f"it is {what}, not a file.")
+        size = found.st_size
+        if size > max_bytes:
+            raise DataFileError(
+                f"it has {size} bytes; at most {max_bytes} are read. If you trust where it comes "
+                "from, allow more with `max_bytes`."
+            )
         with os.fdopen(handle, "rb", closefd=False) as file:
             start = file.read(9)
             _checked_length(start, size, kind, max_table)
@@ -98,15 +107,3 @@ def _checked_length(start: bytes, size: int, kind: str, max_table: int) -> int:
     if length > max_table:
         raise DataFileError(f"its table has {length} bytes; at most {max_table} are read.")
     return length
-
-
-def _checked_size(found: os.stat_result, max_bytes: int) -> int:
-    if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
-        raise DataFileError(f"it is {what}, not a file.")
-    if found.st_size > max_bytes:
-        raise DataFileError(
-            f"it has {found.st_size} bytes; at most {max_bytes} are read. If you trust where it "
-            "comes from, allow more with `max_bytes`."
-        )
-    return found.st_size
