@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import diracflow as df
-from diracflow.cli.run_command import run_model
-from diracflow.cli.run_figures import mixture_draws
+from diracflow.cli.run_command import mixture_draws, run_model
 
 
 def mixture_error(folder: Path) -> float:

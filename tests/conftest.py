@@ -13,7 +13,7 @@ import jax.random as jr
 import pytest
 
 import diracflow as df
-from diracflow.storage.lock import Locked, locked
+from diracflow.storage.files import Locked, locked
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import diracflow as df
-from diracflow.cli.exits import Exit
+from diracflow.cli.terminal import Exit
 
 PAGE = (pathlib.Path(__file__).parents[1] / "docs" / "statuses.md").read_text()
 ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in PAGE.splitlines()]

@@ -61,6 +61,7 @@ from .sde.sde import SDE as SDE
 from .source.closure import ClosureSource as ClosureSource
 from .source.gaussian_source import AbstractGaussianSource as AbstractGaussianSource
 from .source.gaussian_source import EulerSource as EulerSource
+from .source.gaussian_source import SourceDensity as SourceDensity
 from .source.moments import MomentSource as MomentSource
 from .training.checkpoint_file import (
     CheckpointError as CheckpointError,

@@ -100,7 +100,7 @@ MISTAKES = {
     "malformed setting": (["run", "benes", "--set", "layers"], "name=value"),
     "odd layers": (["run", "benes", "--set", "layers=3"], "must be even"),
     "idle dim": (["run", "benes", "--set", "idle_dim=5"], "idle_dim=5"),
-    "no starts": (["run", "benes", "--starts", "0"], "at least 1"),
+    "no starts": (["run", "benes", "--starts", "0"], "Invalid value for '--starts'"),
     "out is a file": (["run", "benes", "--out", sys.executable], "File exists"),
     "absent file": (["info", "nowhere.dflow"], "No model file at nowhere.dflow"),
     "unknown command": (["fly"], "No such command"),

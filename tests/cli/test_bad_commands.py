@@ -14,7 +14,7 @@ import pytest
 
 import diracflow as df
 from diracflow.cli import app, inputs, learn_command, run_command
-from diracflow.cli.exits import Exit
+from diracflow.cli.terminal import Exit
 from helpers import still_density
 
 
@@ -103,7 +103,7 @@ COMMANDS = {
     "half a setting": (("run", "benes", "--set", "layers"), "name=value"),
     "odd layers": (("run", "benes", "--set", "layers=3"), "must be even"),
     "tolerance": (("run", "benes", "--set", "tolerance=-1"), "strictly between"),
-    "no starts": (("run", "benes", "--starts", "0"), "at least 1"),
+    "no starts": (("run", "benes", "--starts", "0"), "Invalid value for '--starts'"),
     "out a file": (("run", "benes", "--out", "own.py"), "exists"),
     # files of models
     "absent model": (("info", "nowhere.dflow"), "No model file at nowhere.dflow"),
@@ -112,6 +112,8 @@ COMMANDS = {
     "check junk": (("check", "junk.dflow"), "junk.dflow"),
     "check limit": (("check", M, "--limit", "2"), "must lie in (0, 1]"),
     "check limit NaN": (("check", M, "--limit", "nan"), "must lie in (0, 1]"),
+    "report no starts": (("report", M, "--starts", "0"), "Invalid value for '--starts'"),
+    "explore port": (("explore", M, "--port", "65536"), "Invalid value for '--port'"),
     "sample absent": (("sample", "nowhere.dflow", *AT), "No model file"),
     # density and sample
     "time zero": (("sample", M, "--t", "0", "--x0", "0,0"), "point mass"),
@@ -139,7 +141,7 @@ COMMANDS = {
     "points objects": (("density", M, *AT, "--points", "objects.npz"), "not an NPZ file"),
     "points others": (("density", M, *AT, "--points", "other.npz"), "it holds y"),
     "points in Excel": (("density", M, *AT, "--points", "a.xlsx"), ".csv or .npz"),
-    "no draws": (("sample", M, *AT, "-n", "0"), "at least 1"),
+    "no draws": (("sample", M, *AT, "-n", "0"), "Invalid value for '--count'"),
     "out in Excel": (("sample", M, *AT, "-o", "a.xlsx"), ".csv or .npz"),
     "out nowhere": (("sample", M, *AT, "-o", "no/a.csv"), "no folder no"),
     "out a folder": (("sample", M, *AT, "-o", "folder.csv"), "is a folder"),
@@ -170,7 +172,7 @@ COMMANDS = {
     "learn params": ((*LEARN, "--params", "rate"), "maps parameters to laws"),
     "learn others": ((*LEARN, "--params", '{"a": {"law": "Uniform"}}'), "has no parameters"),
     "learn start time": ((*LEARN, "--start-time", "noon"), "written as JSON"),
-    "learn start NaN": ((*LEARN, "--start-time", "nan"), "must be finite"),
+    "learn start NaN": ((*LEARN, "--start-time", "nan"), "finite number"),
     "learn preset": ((*LEARN, "--preset", "slow"), "one of quick"),
     "learn out a folder": ((*LEARN, "-o", "folder.csv"), "is a folder"),
     "learn out below a file": ((*LEARN, "-o", "own.py/m.dflow"), "is not a folder"),

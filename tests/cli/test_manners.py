@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli.exits import message_of
+from diracflow.cli.terminal import message_of
 from helpers import still_density
 
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
@@ -94,8 +94,8 @@ def test_a_termination_ends_with_its_code(tmp_path):
 
 def test_only_commands_that_draw_need_matplotlib():
     # This emulates an environment without the extra `view`.
-    commands = ["check", "explore", "infer", "info", "learn", "sweep"]
-    imports = "; ".join(f"import diracflow.cli.{name}_command" for name in commands)
+    modules = ["inference_commands", "learn_command", "model_commands", "sweep_command"]
+    imports = "; ".join(f"import diracflow.cli.{name}" for name in modules)
     text = f"import sys; sys.modules['matplotlib'] = None; {imports}"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr

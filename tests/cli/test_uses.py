@@ -9,7 +9,7 @@ import pytest
 
 import diracflow as df
 from diracflow.cli import app, inputs
-from diracflow.cli.data_files import read_series
+from diracflow.cli.tables import read_series
 from helpers import still_density
 
 
@@ -158,7 +158,7 @@ WRONG_USES = {
     "absent points": (["density", *AT, "--points", "no.csv"], "no.csv"),
     "other format": (["sample", *AT, "-o", "draws.xlsx"], ".csv or .npz"),
     "no folder": (["sample", *AT, "-o", "no/draws.csv"], "no folder"),
-    "no draws": (["sample", *AT, "-n", "0"], "at least 1"),
+    "no draws": (["sample", *AT, "-n", "0"], "Invalid value for '--count'"),
     "one step": (["bridge", *AT, "--x1", "0,0", "--steps", "1"], "at least 2"),
     "path of another dimension": (["loglik", "absent.csv"], "absent.csv"),
     "no law": (["propagate", "--t", "0.1"], "Give the initial law"),
@@ -210,6 +210,6 @@ def test_an_sde_is_found_in_a_file(tmp_path):
         "import jax.numpy as jnp\nimport diracflow as df\nother = 1\n"
         "sde = df.SDE(lambda t, x: -x, lambda t, x: jnp.eye(1), 1)\n"
     )
-    assert inputs.read_sde(f"{file}:sde").dim == 1
+    assert named_object(f"{file}:sde").dim == 1
     with pytest.raises(ValueError, match=r"must be a `diracflow.SDE`; found int"):
-        inputs.read_sde(f"{file}:other")
+        named_object(f"{file}:other")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli.info_command import info_text
+from diracflow.cli.model_commands import info_text
 from diracflow.density.model_file import read_header
 from diracflow.evaluate.consistency import agreement_with_paths
 from diracflow.evaluate.errors import errors

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli.check_command import check_model, check_text
+from diracflow.cli.model_commands import check_model, check_text
 from diracflow.evaluate.consistency import agreement_with_paths, chapman_kolmogorov, euler_maruyama
 
 X0 = np.array([0.4, -0.3])
@@ -80,7 +80,7 @@ def test_exploding_paths_are_told(trained, getkey):
 
 @pytest.mark.slow
 def test_check_passes_a_good_model_and_fails_a_strict_limit(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("diracflow.cli.check_command._SHARES", (1.0,))
+    monkeypatch.setattr("diracflow.cli.model_commands._SHARES", (1.0,))
     path = tmp_path / "model.dflow"
     trained.save(path)
     report = check_model(path, None, 0.1, 0)

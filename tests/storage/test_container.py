@@ -3,10 +3,9 @@ import os
 import numpy as np
 import pytest
 
-from diracflow.storage.atomic import write_atomically
 from diracflow.storage.container import packed, read_container
-from diracflow.storage.file_errors import DataFileError
-from diracflow.storage.strict_json import json_text, parsed, plain
+from diracflow.storage.files import write_atomically
+from diracflow.storage.strict_json import DataFileError, json_text, parsed, plain
 
 ARRAYS = {
     "small": np.arange(3, dtype=np.uint8),

@@ -4,40 +4,15 @@ Commands that evaluate a density are written in modules of their own. The others
 and import their implementation when they run, so that `--help` does not wait for JAX.
 """
 
-import contextlib
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .bridge_command import bridge
-from .exits import Exit, exit_of, message_of
-from .filter_command import filter
-from .infer_command import infer
-from .options import (
-    Equation,
-    Json,
-    ModelFile,
-    Preset,
-    Seed,
-    TrainingOptions,
-    expanded,
-)
+from .inference_commands import bridge, filter, infer
+from .options import Equation, Json, ModelFile, Preset, Seed, TrainingOptions, expanded
 from .queries import density, loglik, propagate, sample
-from .results import emit_json
-from .stopping import exit_process
-from .streams import (
-    discard_output,
-    emit,
-    flush_output,
-    one_line_warnings,
-    only_results,
-    open_streams,
-    report_error,
-    talk,
-    terminable,
-)
+from .terminal import Exit, emit, only_results, run_process
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -64,7 +39,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Folder for model, report and figures; default runs/MODEL.")
     ] = None,
-    starts: Annotated[int, typer.Option(help="Start points over which errors are averaged.")] = 64,
+    starts: Annotated[
+        int, typer.Option(min=1, help="Start points over which errors are averaged.")
+    ] = 64,
     training: TrainingOptions,
     as_json: Json = False,
 ) -> None:
@@ -110,12 +87,8 @@ def learn(
     training.prepare()
     from .learn_command import learn_file
 
-    found = learn_file(
-        *(target, out, (starts, params, start_time), horizon, preset, training.seed),
-        training.changes(),
-        quiet=as_json,
-        **training.resources(),
-    )
+    laws = (starts, params, start_time)
+    found = learn_file(target, out, laws, horizon, preset, training, quiet=as_json)
     if found:  # empty in all but the first of several processes
         text = "{file}: {status} up to t = {horizon:g}. {message}".format(**found)
         _conclude(found, as_json, text, failed=found["failed"])
@@ -143,20 +116,18 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Learn all combinations of SDEs, seeds, presets and settings in a plan; resumable."""
-    from .sweep_command import list_runs, sweep_plan, table_text
+    from .sweep_command import sweep_plan, table_text
 
-    if only_list:
-        found = list_runs(plan, out)
-    else:
-        where = (backend, address, jobs, threads)
-        found = sweep_plan(plan, out, where, retry=retry, quiet=as_json)
+    cluster = {"backend": backend, "address": address}
+    options = {**cluster, "jobs": jobs, "threads": threads, "retry": retry}
+    found = sweep_plan(plan, out, None if only_list else options, quiet=as_json)
     _conclude(found, as_json, table_text(found), failed=found["failed"] and not only_list)
 
 
 def info(model: ModelFile, as_json: Json = False) -> None:
     """Describe a model file: the SDE, the training and the error bounds."""
     from ..density.model_file import read_header
-    from .info_command import info_text
+    from .model_commands import info_text
 
     header = read_header(model)
     _conclude(header, as_json, info_text(header, str(model)))
@@ -172,7 +143,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check a model without an exact solution: error bound, half steps, simulated paths."""
-    from .check_command import check_model, check_text
+    from .model_commands import check_model, check_text
 
     found = check_model(model, sde, limit, seed)
     _conclude(found, as_json, check_text(found), failed=not found["passed"])
@@ -185,13 +156,15 @@ def report(
     ),
     starts: Annotated[
         int,
-        typer.Option(help="Start points over which errors are averaged, if the file has none."),
+        typer.Option(
+            min=1, help="Start points over which errors are averaged, if the file has none."
+        ),
     ] = 16,
     sde: Equation = None,
     seed: Seed = 0,
 ) -> None:
     """Write an HTML page with densities, errors, error bounds and the training history."""
-    from .report_command import write_report
+    from .model_commands import write_report
 
     write_report(model, sde, out, starts, seed)
     emit(f"The report is in {out}.")
@@ -199,14 +172,16 @@ def report(
 
 def explore(
     model: ModelFile,
-    port: Annotated[int, typer.Option(help="Port on this machine; 0 selects a free one.")] = 8321,
+    port: Annotated[
+        int, typer.Option(min=0, max=2**16 - 1, help="Port on this machine; 0 selects a free one.")
+    ] = 8321,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
     sde: Equation = None,
 ) -> None:
     """Show the density in a browser, with sliders for time, start point and parameters."""
-    from .explore_command import explore_model
+    from .model_commands import explore_model
 
     explore_model(model, port, browser, sde)
 
@@ -222,59 +197,7 @@ for _function in (
 
 def main() -> None:
     """Run the command line; an error becomes one line on the standard error and an exit code."""
-    open_streams()
-    with one_line_warnings(), terminable():
-        code = _run_command()
-    flush_output()
-    exit_process(code)
-
-
-# Typer may contain its own copy of Click.
-_ClickError: Any = next(
-    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
-)
-
-
-def _run_command() -> int:
-    """Run the command that the user typed, and return its exit code."""
-    try:
-        code = app(prog_name="diracflow", standalone_mode=False)
-        sys.stdout.flush()
-    except SystemExit as end:  # Typer exits by itself after a broken pipe
-        discard_output()
-        return end.code if end.code in (0, 2) else Exit.PIPE
-    except _ClickError as error:
-        return _usage_error(error)
-    except typer.Abort:
-        return _error(KeyboardInterrupt())
-    except BaseException as error:
-        return _error(error)
-    if code == Exit.INTERRUPTED:
-        return _error(KeyboardInterrupt())
-    return int(code or Exit.OK)
-
-
-def _error(error: BaseException) -> int:
-    code = exit_of(error)
-    if code is Exit.PIPE:
-        discard_output()
-        return code
-    with contextlib.suppress(OSError):  # the standard error may be closed, too
-        report_error(message_of(error), code, "--json" in sys.argv)
-    return code
-
-
-def _usage_error(error: Any) -> int:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        # With Rich the help has been printed already; plain Click leaves it to the caller.
-        if error.format_message():
-            talk(error.format_message())
-        return Exit.USAGE
-    path = "diracflow" if context is None else context.command_path
-    message = error.format_message().rstrip(".")
-    report_error(f"{message}. Try `{path} --help`.", Exit.USAGE, "--json" in sys.argv)
-    return Exit.USAGE
+    run_process(app)
 
 
 def _conclude(
@@ -282,7 +205,7 @@ def _conclude(
 ) -> None:
     """Print the result of a command as JSON or as text, and exit with an error if it failed."""
     if as_json:
-        emit_json(found)
+        emit(found)
     elif text:
         emit(text)
     if failed:

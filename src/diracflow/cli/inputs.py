@@ -11,11 +11,10 @@ import numpy as np
 
 from ..density.learned import LearnedDensity
 from ..density.model_file import load
-from ..models.catalogue import Model, exact_of, named_object
+from ..models.catalogue import named_object
+from ..models.model import Model
 from ..sde.laws import AbstractLaw, law_from
-from ..sde.sde import SDE
 from ..transition.query_progress import query_progress
-from ..transition.transition_density import AbstractTransitionDensity
 
 
 def prepare_jax() -> None:
@@ -30,27 +29,19 @@ def prepare_jax() -> None:
                 jax.config.update("jax_compilation_cache_dir", str(cache))
 
 
-def load_model(path: Path, sde: str | None) -> LearnedDensity:
-    """Return the density in a file; `sde` is FILE.py:NAME for equations that files do not hold."""
-    prepare_jax()
-    return load(path, None if sde is None else read_sde(sde))
+def load_model(path: Path, sde: str | None) -> tuple[LearnedDensity, Model | None]:
+    """Return the density in a file, and the user's `Model` if `sde` names one.
 
+    **Arguments:**
 
-def load_with_exact(
-    path: Path, sde: str | None
-) -> tuple[LearnedDensity, AbstractTransitionDensity | None]:
-    """Return the density in a file, and the exact one of a built-in model or a user's `Model`."""
+    - `path`: the model file.
+    - `sde`: FILE.py:NAME of an SDE or a `Model`, for equations that files do not hold.
+    """
     prepare_jax()
     found = None if sde is None else named_object(sde)
-    density = load(path, found.sde if isinstance(found, Model) else found)
-    known = found.exact if isinstance(found, Model) else None
-    return density, exact_of(density.sde) if known is None else known
-
-
-def read_sde(text: str) -> SDE:
-    """Return the SDE that FILE.py:NAME defines, by itself or as part of a `Model`."""
-    found = named_object(text)
-    return found.sde if isinstance(found, Model) else found
+    if isinstance(found, Model):
+        return load(path, found.sde), found
+    return load(path, found), None
 
 
 @contextlib.contextmanager
@@ -58,19 +49,6 @@ def query_context(float32: bool) -> Iterator[None]:
     """Set the precision of queries, and show the progress of long ones."""
     with jax.enable_x64(not float32), query_progress():
         yield
-
-
-def parse_params(text: str | None) -> dict[str, float] | None:
-    """Return the parameters that `--params` names."""
-    if text is None:
-        return None
-    try:
-        return {name: float(value) for name, value in json.loads(text).items()}
-    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        example = '{"rate": 1.5}'
-        raise ValueError(
-            f"`--params` maps names to numbers as JSON, such as '{example}'; got {text!r}."
-        ) from error
 
 
 def parse_point(name: str, text: str, dim: int) -> np.ndarray:
@@ -84,27 +62,16 @@ def parse_point(name: str, text: str, dim: int) -> np.ndarray:
     return point
 
 
+def parse_params(text: str) -> dict[str, float]:
+    """Return the parameters that `--params` names."""
+    with _json_option(text, "`--params` maps names to numbers", '{"rate": 1.5}'):
+        return {name: float(value) for name, value in json.loads(text).items()}
+
+
 def parse_law(text: str) -> AbstractLaw:
     """Return a law from its JSON description, as model files hold it."""
-    try:
+    with _json_option(text, "A law is written", '{"law": "Normal", "mean": 0, "std": 1}'):
         return law_from(json.loads(text))
-    except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
-        example = '{"law": "Normal", "mean": 0, "std": 1}'
-        raise ValueError(
-            f"A law is written as JSON, such as '{example}'; got {text!r} ({error})."
-        ) from error
-
-
-def parse_laws(option: str, text: str) -> dict[str, AbstractLaw]:
-    """Return the law of each parameter that an option gives as JSON."""
-    try:
-        laws = json.loads(text)
-        return {name: parse_law(json.dumps(law)) for name, law in laws.items()}
-    except (json.JSONDecodeError, AttributeError) as error:
-        raise ValueError(
-            f"`{option}` maps parameters to laws as JSON, such as "
-            f"""'{{"rate": {{"law": "LogNormal", "mean": 0, "std": 1}}}}'; got {text!r}."""
-        ) from error
 
 
 def parse_number_or_law(text: str) -> float | AbstractLaw:
@@ -113,3 +80,19 @@ def parse_number_or_law(text: str) -> float | AbstractLaw:
         return float(text)
     except ValueError:
         return parse_law(text)
+
+
+def parse_laws(option: str, text: str) -> dict[str, AbstractLaw]:
+    """Return the law of each parameter that an option gives as JSON."""
+    example = '{"rate": {"law": "LogNormal", "mean": 0, "std": 1}}'
+    with _json_option(text, f"`{option}` maps parameters to laws", example):
+        return {name: law_from(law) for name, law in json.loads(text).items()}
+
+
+@contextlib.contextmanager
+def _json_option(text: str, rule: str, example: str) -> Iterator[None]:
+    """Turn every error about the JSON of an option into one that shows an example."""
+    try:
+        yield
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{rule} as JSON, such as '{example}'; got {text!r} ({error}).") from error

@@ -1,9 +1,12 @@
 """`diracflow learn`: learn the density of a user's SDE."""
 
+import shlex
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.random as jr
 
 from ..density.learned import LearnedDensity
@@ -11,9 +14,12 @@ from ..learning import TrainingFailed, learn
 from ..models.catalogue import Model, named_object
 from ..planning.settings import settings_for
 from ..sde.sde import SDE
+from ..training.checkpoint_file import holds_checkpoint
+from ..training.multiprocess import ProcessLost
 from .inputs import parse_law, parse_laws, parse_number_or_law, prepare_jax
-from .results import require_writable
-from .stopping import leave_process_group, stoppable
+from .options import TrainingOptions
+from .tables import require_writable
+from .terminal import Exit, Stopped, stoppable
 
 
 def learn_file(
@@ -22,12 +28,9 @@ def learn_file(
     laws: tuple[str | None, str | None, str | None],
     horizon: float | None,
     preset: str,
-    seed: int,
-    changes: dict[str, Any],
+    training: TrainingOptions,
     *,
     quiet: bool,
-    checkpoint: Path | None = None,
-    **resources: Any,
 ) -> dict[str, Any]:
     """Learn a density, write it to a file, and return a summary.
 
@@ -39,18 +42,19 @@ def learn_file(
     - `out`: the model file. A failed training is written to `partial-NAME` in the same folder.
     - `laws`: JSON descriptions of the laws of start point, parameters and start time.
     - `horizon`: the longest time since the start; `None` takes that of a `Model`.
-    - `preset`, `seed`, `changes`: the preset, its changed settings, and the seed of the key.
+    - `preset`: the preset.
+    - `training`: seed, changed settings, checkpoints and resources.
     - `quiet`: show no progress.
-    - `checkpoint`, `resources`: further arguments of `diracflow.learn`.
     """
     require_writable(out, make_folders=True)
     prepare_jax()
+    changes = training.changes()
     settings_for(preset, **changes)  # raises an error before anything is computed
     problem = _problem(named_object(target), laws, horizon)
     out.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    options = {"preset": preset, "progress": not quiet, **resources, **changes}
-    density = learned(problem, seed, checkpoint, **options)
+    options = {"preset": preset, "progress": not quiet, **training.resources(), **changes}
+    density = learned(problem, training.seed, **options)
     if density is None:
         return {}
     if density.status.failed:  # it must not replace an earlier model
@@ -68,11 +72,11 @@ def learn_file(
 
 
 def learned(
-    problem: dict[str, Any], seed: int, checkpoint: Path | None, **options: Any
+    problem: dict[str, Any], seed: int, checkpoint: Path | None = None, **options: Any
 ) -> LearnedDensity | None:
-    """Learn a density, which a failed training leaves incomplete.
+    """Return the learned density, or `None` in all but the first of several processes.
 
-    Return `None` in all but the first of several processes.
+    A failed training returns the density up to the time that it reached.
 
     **Arguments:**
 
@@ -80,12 +84,27 @@ def learned(
     - `seed`: seed of the key.
     - `checkpoint`, `options`: further arguments of `diracflow.learn`.
     """
+
+    def message(cause: str) -> str:
+        if checkpoint is None:
+            return f"{cause}. Use `--checkpoint DIR` to make the training resumable."
+        command = shlex.join(["diracflow", *sys.argv[1:]])
+        if holds_checkpoint(checkpoint):
+            return f"{cause}. The training is saved in {checkpoint}; to resume it: {command}"
+        return f"{cause} before the first checkpoint; to start again: {command}"
+
     try:
-        with stoppable(checkpoint):
+        with stoppable(message):
             density = learn(**problem, key=jr.key(seed), checkpoint=checkpoint, **options)
+    except ProcessLost as lost:
+        raise Stopped(message(str(lost).rstrip(".")), Exit.LOST) from lost
     except TrainingFailed as failure:
         density = failure.density
-    return density if leave_process_group() else None
+    # The processes disconnect here because only the first of them does what follows.
+    first = jax.process_index() == 0
+    if jax.distributed.is_initialized():
+        jax.distributed.shutdown()
+    return density if first else None
 
 
 def problem_of(found: Model) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from .results import emit_json, require_table, write_table
+from .tables import require_figure, require_writable, table_format, write_table
+from .terminal import emit
 
 if TYPE_CHECKING:
     from ..density.learned import LearnedDensity
@@ -26,7 +27,7 @@ ModelFile = Annotated[Path, typer.Argument(help="A model file, such as runs/bene
 Time = Annotated[float, typer.Option("--t", help="Time since the start.")]
 Start = Annotated[str, typer.Option("--x0", help="Start point: comma-separated numbers.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random keys.")]
-Count = Annotated[int, typer.Option("--count", "-n", help="Number of draws.")]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Number of draws.")]
 Data = Annotated[
     Path, typer.Argument(help="Times and values: columns of a .csv, or times, states of an .npz.")
 ]
@@ -54,17 +55,13 @@ class QueryOptions:
     ] = None
     sde: Equation = None
 
-    def load(self) -> "LearnedDensity":
-        """Return the density in the model file."""
-        from .inputs import load_model
+    def load(self) -> tuple["LearnedDensity", dict[str, Any]]:
+        """Return the density in the file, and parameters and start time as keywords of a query."""
+        from .inputs import load_model, parse_params
 
-        return load_model(self.model, self.sde)
-
-    def conditioning(self) -> dict[str, Any]:
-        """Return parameters and start time as keywords of a query."""
-        from .inputs import parse_params
-
-        return {"params": parse_params(self.params), "start_time": self.start_time}
+        params = None if self.params is None else parse_params(self.params)
+        density, _ = load_model(self.model, self.sde)
+        return density, {"params": params, "start_time": self.start_time}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +73,12 @@ class TableOptions:
     )
     as_json: Json = False
 
-    def check(self) -> None:
-        """Raise an error if the file cannot be written; called before the computation."""
-        require_table(self.out)
+    def check(self, figure: Path | None = None) -> None:
+        """Raise an error if table or figure cannot be written; called before the computation."""
+        if self.out is not None:
+            table_format(self.out)
+            require_writable(self.out)
+        require_figure(figure)
 
     def write(
         self,
@@ -90,7 +90,7 @@ class TableOptions:
         if self.out is not None or not self.as_json:
             write_table(self.out, columns, arrays)
         if self.as_json:
-            emit_json({**scalars, **arrays})
+            emit({**scalars, **arrays})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +137,15 @@ class TrainingOptions:
 
     def prepare(self) -> None:
         """Check the checkpoint, limit the threads and join other processes, before JAX starts."""
-        from .stopping import require_checkpoint
+        from ..training.checkpoint_file import holds_checkpoint
 
-        require_checkpoint(self.checkpoint, self.resume)
+        if self.resume and self.checkpoint is None:
+            raise ValueError("`--resume` needs `--checkpoint DIR`, the directory to resume from.")
+        if self.resume and self.checkpoint is not None and not holds_checkpoint(self.checkpoint):
+            raise ValueError(
+                f"There is no training to resume in {self.checkpoint}. Leave out `--resume` to "
+                "start one."
+            )
         if self.threads is not None:
             from ..training.threads import limit_threads
 
@@ -152,7 +158,16 @@ class TrainingOptions:
 
     def changes(self) -> dict[str, Any]:
         """Return the settings that replace those of the preset."""
-        return dict(_setting(text) for text in self.settings or [])
+        changes: dict[str, Any] = {}
+        for text in self.settings or []:
+            name, equals, value = text.partition("=")
+            if not equals or not name:
+                raise ValueError(f"`--set` takes name=value; got {text!r}.")
+            try:
+                changes[name.strip()] = json.loads(value)
+            except json.JSONDecodeError:
+                changes[name.strip()] = value.strip()
+        return changes
 
     def resources(self) -> dict[str, Any]:
         """Return checkpoint and resources as keywords of `learn`."""
@@ -183,13 +198,3 @@ def expanded(function: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in keywords}
     return call
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ValueError(f"`--set` takes name=value; got {text!r}.")
-    try:
-        return name.strip(), json.loads(value)
-    except json.JSONDecodeError:
-        return name.strip(), value.strip()

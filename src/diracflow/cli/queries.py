@@ -9,7 +9,6 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from .data_files import read_points, read_states
 from .options import (
     Count,
     Data,
@@ -24,8 +23,8 @@ from .options import (
     TableOptions,
     Time,
 )
-from .results import emit_json, state_columns
-from .streams import emit
+from .tables import read_points, read_series, state_columns
+from .terminal import emit
 
 
 def density(
@@ -46,7 +45,7 @@ def density(
     if (x is None) == (points is None):
         raise ValueError("Give either `--x` with one point or `--points` with a file.")
     table.check()
-    conditioning, model = query.conditioning(), query.load()
+    model, conditioning = query.load()
     start = parse_point("x0", x0, model.dim)
     if points is not None:
         rows = read_points(points, model.dim)
@@ -73,9 +72,8 @@ def sample(
 
     from .inputs import parse_point, query_context
 
-    _require_draws(count)
     table.check()
-    conditioning, model = query.conditioning(), query.load()
+    model, conditioning = query.load()
     start = parse_point("x0", x0, model.dim)
     with query_context(float32):
         draws = np.asarray(model.sample(jr.key(seed), t, start, count, **conditioning))
@@ -110,9 +108,8 @@ def propagate(
     if (law is None) == (draws is None):
         raise ValueError("Give the initial law: either `--law` as JSON or `--draws` with a file.")
     if points is None:
-        _require_draws(count)
-    table.check()
-    conditioning, model = query.conditioning(), query.load()
+        table.check()
+    model, conditioning = query.load()
     initial = read_points(draws, model.dim) if draws is not None else parse_law(law or "")
     found = green.propagate(model, initial, t, **conditioning)
     if points is None:
@@ -135,22 +132,15 @@ def loglik(
 ) -> None:
     """Compute the log-likelihood of an observed path, given its first state."""
     from ..uses.likelihood import log_likelihood
-    from .inputs import load_model, parse_params
 
-    values = parse_params(params)
-    learned = load_model(model, sde)
-    times, states = read_states(data, learned.dim)
-    value = float(log_likelihood(learned, times, states, values))
+    learned, conditioning = QueryOptions(model, params, sde=sde).load()
+    times, states = read_series(data, learned.dim)
+    value = float(log_likelihood(learned, times, states, conditioning["params"]))
     start_time = times[:-1] if learned.start_time is None else None
-    outside = learned.outside(states[:-1], params=values, start_time=start_time)
+    outside = learned.outside(states[:-1], params=conditioning["params"], start_time=start_time)
     transitions = int(np.sum(~np.isnan(states[:, 0]))) - 1
     if as_json:
         share = float(np.mean(np.asarray(outside)))
-        emit_json({"log_likelihood": value, "transitions": transitions, "outside": share})
+        emit({"log_likelihood": value, "transitions": transitions, "outside": share})
     else:
         emit(f"{value:.10g}  ({transitions} transitions)")
-
-
-def _require_draws(count: int) -> None:
-    if count < 1:
-        raise ValueError(f"`--count` must be at least 1; got {count}.")

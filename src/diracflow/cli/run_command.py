@@ -1,4 +1,4 @@
-"""`diracflow run`: learn a built-in model, evaluate its errors, draw its figures."""
+"""`diracflow run`: learn a built-in model, evaluate its errors, draw the figures of the paper."""
 
 import json
 import time
@@ -8,20 +8,26 @@ from typing import Any
 
 import jax
 import jax.random as jr
+import numpy as np
+from matplotlib.figure import Figure
 
 from .. import view
 from ..density.learned import LearnedDensity
+from ..density.summary import landmarks, split
 from ..evaluate.errors import Study, study
 from ..learning import TrainingFailed
 from ..models.catalogue import Model, model
 from ..planning.settings import settings_for
 from ..planning.splits import idle_dim_for
-from .info_command import bound_lines
+from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.green import propagate
+from ..view.axes import box_around
+from ..view.report import SHARES
 from .inputs import prepare_jax
 from .learn_command import learned, problem_of
-from .results import require_writable
-from .run_figures import draw_figures
-from .streams import emit, talk
+from .model_commands import bound_lines
+from .tables import require_writable
+from .terminal import emit, talk
 
 
 def run_model(
@@ -53,8 +59,6 @@ def run_model(
     # Raise errors before anything is written or computed.
     problem = model(name)
     idle_dim_for(problem.sde.dim, settings_for(preset, **changes))
-    if starts < 1:
-        raise ValueError(f"`--starts` must be at least 1; got {starts}.")
     out.mkdir(parents=True, exist_ok=True)
     require_writable(out / "model.dflow")
     say = talk if not quiet and jax.process_index() == 0 else lambda text: None
@@ -70,40 +74,29 @@ def run_model(
         talk(f"diracflow: {TrainingFailed(density)}")
         file = "partial.dflow"  # it must not replace an earlier model
     density.save(out / file)
-    say(f"Learned in {seconds:.0f} s. {_source_text(density)}")
-    result = _errors(density, problem, seed, starts, say)
-    if result is not None:
+    plan = density.provenance.plan
+    why_source = plan.reasons.get("source", "set by the user")
+    say(f"Learned in {seconds:.0f} s. Source: {plan.source} ({why_source}).")
+    result = None
+    if problem.exact is not None:
+        say(f"Comparing with the exact density at {starts} starts.")
+        result = study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
         density = density.with_provenance(errors=tuple(result.summary()))
         density.save(out / file)
     run = {"model": name, "preset": preset, "settings": changes, "seed": seed}
-    report = {**run, "learn_seconds": seconds, **_report(density, result)}
-    _write(density, problem, result, report, out, file, quiet)
+    report = {
+        **run,
+        "learn_seconds": seconds,
+        "source": plan.source,
+        "why_source": why_source,
+        **_summary(density, result),
+    }
+    _write(density, problem, result, report, out / file, quiet)
     return report
 
 
-def _source_text(density: LearnedDensity) -> str:
-    plan = density.provenance.plan
-    return f"Source: {plan.source} ({plan.reasons.get('source', 'set by the user')})."
-
-
-def _errors(
-    density: LearnedDensity,
-    problem: Model,
-    seed: int,
-    starts: int,
-    say: Callable[[str], object],
-) -> Study | None:
-    """Return the errors against the exact density, if it is known."""
-    if problem.exact is None:
-        return None
-    say(f"Comparing with the exact density at {starts} starts.")
-    return study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
-
-
-def _report(density: LearnedDensity, result: Study | None) -> dict[str, Any]:
+def _summary(density: LearnedDensity, result: Study | None) -> dict[str, Any]:
     return {
-        "source": density.provenance.plan.source,
-        "why_source": density.provenance.plan.reasons.get("source", "set by the user"),
         "status": density.status.name,
         "failed": density.status.failed,
         "horizon": density.horizon,
@@ -122,19 +115,19 @@ def _write(
     problem: Model,
     result: Study | None,
     report: dict[str, Any],
-    out: Path,
-    file: str,
+    file: Path,
     quiet: bool,
 ) -> None:
-    """Write report and figures into the folder `out`, and print a table of the errors."""
+    """Write report and figures into the folder of `file`, and print a table of the errors."""
+    out = file.parent
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
     if not quiet:
         bounds = report["certificate"]
-        emit(_bounds(bounds, out / file) if result is None else _table(report["errors"]))
+        emit(_bounds(bounds, file) if result is None else _table(report["errors"]))
     figures = draw_figures(density, problem, result, out)
-    view.report(density, problem.exact, file=file, path=out / "report.html")
+    view.report(density, problem.exact, file=file.name, path=out / "report.html")
     if not quiet:
-        written = ", ".join(("report.html", file, "report.json", *figures))
+        written = ", ".join(("report.html", file.name, "report.json", *figures))
         emit(f"Report, model and figures are in {out}: {written}")
 
 
@@ -157,3 +150,57 @@ def _table(rows: list[dict[str, Any]]) -> str:
     ]
     lines.append("Averages over the starts. (source): errors of the Gaussian source alone.")
     return "\n".join(lines)
+
+
+def draw_figures(
+    density: LearnedDensity, problem: Model, result: Study | None, out: Path
+) -> list[str]:
+    """Write the figures that apply to the model into the folder `out`, and return their names."""
+    exact, end = problem.exact, density.horizon
+    makers: dict[str, Callable[[], Figure]] = {"training": lambda: view.training_history(density)}
+    if result is not None:
+        makers["error"] = lambda: view.error_over_time(result)
+    if end > 0:
+        x0, conditioning = split(density, landmarks(density.scope.law)["centre"])
+        times = [share * end for share in SHARES]
+        makers["density"] = {
+            1: lambda: view.lines(density, exact, times, x0, **conditioning),
+            2: lambda: view.planes(density, times, x0, **conditioning),
+        }.get(density.dim, lambda: view.spread(density, x0, **conditioning))
+    # The comparisons with the exact density show one density for each start.
+    comparable = not density.params and density.start_time is not None and end > 0
+    if comparable and exact is not None and density.dim > 1:
+        centre, paper = np.zeros(density.dim), problem.name == "benes"
+        starts = np.stack(list(landmarks(density.starts).values()))
+        if density.dim > 2:
+            makers["section"] = lambda: view.section(density, exact, end, centre)
+        else:
+            pair = np.array([[0.0, 0.0], [1.5, -1.0]]) if paper else starts
+            makers["joint"] = lambda: view.joint(density, exact, end, pair)
+        if paper and density.dim == 2:
+            noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
+            makers["moulding"] = lambda: view.moulding(density, density.reach, centre, noise)
+            makers["conditional"] = lambda: view.conditional(density, exact, centre, end)
+            makers["mixture"] = lambda: mixture_figure(density, exact, end)
+    for name, make in makers.items():
+        make().savefig(out / f"{name}.png")
+    return [f"{name}.png" for name in makers]
+
+
+def mixture_figure(
+    density: LearnedDensity, exact: AbstractTransitionDensity, t: float, count: int = 1750
+) -> Figure:
+    """Return the paper's figure of a Gaussian mixture as initial law, propagated by its draws."""
+    draws = mixture_draws(count)
+    learned, true = propagate(density, draws, t), propagate(exact, draws, t)
+    cloud = np.asarray(true.sample(jr.key(2), (2000,)))
+    row = (f"mixture start, $t={t:g}$", box_around(cloud), true.prob, learned.prob)
+    return view.comparison([row], grid=81)  # each pixel averages over all draws
+
+
+def mixture_draws(count: int) -> np.ndarray:
+    r"""Return draws of $\tfrac14 N((1,1), 0.1^2) + \tfrac34 N((-\tfrac34,-\tfrac34), 0.5^2)$."""
+    rng = np.random.default_rng(0)
+    near = rng.random(count) < 0.25
+    noise = rng.normal(size=(count, 2))
+    return np.where(near[:, None], 1.0 + 0.1 * noise, -0.75 + 0.5 * noise)

@@ -3,51 +3,57 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from ..sweep import Sweep, read_sweep, run_sweep, sweep_table
-from ..sweep.table import settings_text
-from .exits import Exit, Stopped, Terminated
+from ..sweep import read_sweep, run_sweep, sweep_table
+from ..sweep.sweep_runs import settings_text
 from .inputs import prepare_jax
-from .streams import talk
-
-# Backend, address of the cluster, number of simultaneous runs, cores of each run.
-Where = tuple[str, str | None, int, int | None]
+from .terminal import stoppable, talk
 
 
 def sweep_plan(
-    file: Path, out: Path | None, where: Where, *, retry: bool, quiet: bool
+    file: Path, out: Path | None, options: dict[str, Any] | None, *, quiet: bool
 ) -> dict[str, Any]:
-    """Do the runs of a sweep that have no result, and return its table."""
-    backend, address, jobs, threads = where
-    sweep = _read(file, out)
-    say: Callable[[str], object] = (lambda text: None) if quiet else talk
-    say(f"{len(sweep.runs)} runs in {sweep.out}.")
-    try:
-        rows = run_sweep(
-            sweep,
-            backend,
-            address=address,
-            jobs=jobs,
-            threads=threads,
-            retry=retry,
-            report=lambda row, ended, total: say(_progress_line(row, ended, total)),
-        )
-    except KeyboardInterrupt as stop:
-        raise Stopped(_stop_message("Interrupted", sweep), Exit.INTERRUPTED) from stop
-    except Terminated as stop:
-        raise Stopped(_stop_message("Terminated", sweep), Exit.TERMINATED) from stop
-    return _summary(sweep, rows)
+    """Do the runs of a sweep that have no result, and return its table.
 
+    **Arguments:**
 
-def list_runs(file: Path, out: Path | None) -> dict[str, Any]:
-    """Return the current table without running anything."""
-    sweep = _read(file, out)
-    return _summary(sweep, sweep_table(sweep))
+    - `file`: the TOML file.
+    - `out`: the directory of the sweep; `None` takes that of the file.
+    - `options`: further arguments of `run_sweep`; `None` runs nothing.
+    - `quiet`: show no progress.
+    """
+    prepare_jax()
+    cache = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009 (unknown to types)
+    if cache:  # for the processes of the runs
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    sweep = read_sweep(file, out)
+
+    def say(text: str) -> None:
+        if not quiet:
+            talk(text)
+
+    def report(row: dict[str, Any], ended: int, total: int) -> None:
+        time = "" if row["seconds"] is None else f" in {row['seconds']:.0f} s"
+        line = f"{ended} of {total}: {row['run']}: {row['status']}{time} {row['message'] or ''}"
+        say(line.rstrip())
+
+    def message(cause: str) -> str:
+        ended = sum(row["failed"] is not None for row in sweep_table(sweep))
+        command = shlex.join(["diracflow", *sys.argv[1:]])
+        return f"{cause}. {ended} of {len(sweep.runs)} runs have ended. To resume: {command}"
+
+    if options is not None:
+        say(f"{len(sweep.runs)} runs in {sweep.out}.")
+        with stoppable(message):
+            run_sweep(sweep, **options, report=report)
+    rows = sweep_table(sweep)
+    ended = [row for row in rows if row["failed"] is not None]
+    failed = sum(row["failed"] for row in ended)
+    return {"out": str(sweep.out), "done": len(ended) - failed, "failed": failed, "rows": rows}
 
 
 def table_text(summary: dict[str, Any]) -> str:
@@ -61,10 +67,13 @@ def table_text(summary: dict[str, Any]) -> str:
         table.add_column(name, overflow="fold")
     for name in ("horizon", "seconds", "error", "certificate"):
         table.add_column(name, justify="right", no_wrap=True)
-    common = _common([row["settings"] for row in summary["rows"]])
+    first, *others = (row["settings"] for row in summary["rows"])
+    # Settings that all of several runs have in common are shown once, below the table.
+    same = [n for n in first if others and all(o.get(n) == first[n] for o in others)]
+    common = {name: first[name] for name in same}
     for row in summary["rows"]:
-        others = {name: value for name, value in row["settings"].items() if name not in common}
-        table.add_row(*_cells(row | {"settings": settings_text(others)}))
+        special = {name: value for name, value in row["settings"].items() if name not in common}
+        table.add_row(*_cells(row | {"settings": settings_text(special)}))
     # A pipe has no width; the default of 80 would truncate the numbers.
     console = Console(width=None if sys.stdout.isatty() else 160, color_system=None)
     with console.capture() as captured:
@@ -85,16 +94,6 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _common(settings: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the settings that several runs have in common; none if there is one run."""
-    first, *others = settings
-    return {
-        name: value
-        for name, value in first.items()
-        if others and all(name in other and other[name] == value for other in others)
-    }
-
-
 def _notes(summary: dict[str, Any]) -> list[str]:
     failed = [row for row in summary["rows"] if row["failed"]]
     return [
@@ -105,29 +104,3 @@ def _notes(summary: dict[str, Any]) -> list[str]:
         f"{summary['done']} of {len(summary['rows'])} runs are done, {len(failed)} failed; "
         f"table.csv, table.json and the models are in {summary['out']}.",
     ]
-
-
-def _read(file: Path, out: Path | None) -> Sweep:
-    prepare_jax()
-    cache = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009 (unknown to types)
-    if cache:  # for the processes of the runs
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    return read_sweep(file, out)
-
-
-def _summary(sweep: Sweep, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    ended = [row for row in rows if row["failed"] is not None]
-    failed = sum(row["failed"] for row in ended)
-    return {"out": str(sweep.out), "done": len(ended) - failed, "failed": failed, "rows": rows}
-
-
-def _progress_line(row: dict[str, Any], ended: int, total: int) -> str:
-    time = "" if row["seconds"] is None else f" in {row['seconds']:.0f} s"
-    message = row["message"] or ""
-    return f"{ended} of {total}: {row['run']}: {row['status']}{time} {message}".rstrip()
-
-
-def _stop_message(what: str, sweep: Sweep) -> str:
-    ended = sum(row["failed"] is not None for row in sweep_table(sweep))
-    command = shlex.join(["diracflow", *sys.argv[1:]])
-    return f"{what}. {ended} of {len(sweep.runs)} runs have ended. To resume: {command}"

@@ -43,7 +43,7 @@ from ..source.gaussian_source import EulerSource
 from ..source.moments import MomentSource
 from ..source.separation import RotatedSource, rotated_sde
 from ..storage.codec import Decoder, Encoder
-from ..storage.file_errors import DataFileError
+from ..storage.strict_json import DataFileError
 from ..training.state import Record, Status, Trajectory
 from .composed import ComposedDensity
 from .lattice import Lattice

@@ -21,7 +21,7 @@ from ..sde.domains import domain_from, require_inside
 from ..sde.fingerprint import Fingerprint
 from ..sde.laws import law_from
 from ..storage.codec import made
-from ..storage.file_errors import DataFileError
+from ..storage.strict_json import DataFileError
 from ..training.state import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
 from .composed import ComposedDensity

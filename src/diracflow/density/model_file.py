@@ -14,11 +14,10 @@ import numpy as np
 
 from ..sde.fingerprint import Fingerprint, fingerprint, fingerprint_at
 from ..sde.sde import SDE
-from ..storage.atomic import write_atomically
 from ..storage.codec import Arrays, Decoder, Encoder
 from ..storage.container import MAX_BYTES, packed, read_container
-from ..storage.file_errors import DataFileError, named
-from ..storage.strict_json import json_text
+from ..storage.files import write_atomically
+from ..storage.strict_json import DataFileError, json_text, named
 from .encoding import CLASSES, StoredSDE, encode_sde, sde_decoder, stored_sde, with_users
 from .finite_check import require_sound
 from .learned import LearnedDensity

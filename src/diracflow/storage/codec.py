@@ -18,8 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .file_errors import DataFileError
-from .strict_json import printable
+from .strict_json import DataFileError, plain, printable
 
 Arrays = dict[str, np.ndarray]
 Classes = Mapping[str, type]
@@ -52,16 +51,12 @@ class Encoder:
         if isinstance(value, enum.Enum):
             return {"class": self._name(type(value)), "member": value.name}
         if isinstance(value, float) and not math.isfinite(value):
-            words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-            return {"float": words[str(value)]}
+            return {"float": plain(value)}
         if value is None or isinstance(value, bool | int | float | str):
             return printable(value) if isinstance(value, str) else value
         if isinstance(value, np.ndarray | jax.Array):
             self.arrays[path] = np.asarray(value)
             return {"array": path}
-        return self._compound(value, path)
-
-    def _compound(self, value: Any, path: str) -> Any:
         fields = _fields(type(value))
         if fields is not None:
             parts = {name: self(getattr(value, name), f"{path}.{name}") for name in fields}
@@ -128,7 +123,12 @@ class Decoder:
             case {"class": str(name), "fields": dict(fields), **rest} if not rest:
                 return self._object(name, fields, path)
             case {"class": str(name), "member": str(member), **rest} if not rest:
-                return self._member(name, member, path)
+                cls = self._class(name, path)
+                if not issubclass(cls, enum.Enum) or member not in cls.__members__:
+                    raise DataFileError(
+                        f"`{path}` must be a member of {name}; got {member[:40]!r}."
+                    )
+                return cls[member]
         return self._external(self, node, path)
 
     def require_all_used(self) -> None:
@@ -147,19 +147,21 @@ class Decoder:
                 f"got {', '.join(fields)[:200]}."
             )
         values = {n: self(fields[n], f"{path}.{n}") for n in expected}
-        for field, hint in _hints(cls).items():
-            if field in values and not self._fits(values[field], hint):
-                raise DataFileError(
-                    f"`{path}.{field}` must be of the type {_shown(hint)}; got "
-                    f"{_came(values[field])}."
-                )
+        try:
+            hints = typing.get_type_hints(cls)
+        except (NameError, TypeError):  # of another library's class
+            hints = {}
+        for field, value in values.items():
+            hint = hints.get(field, Any)
+            # A stand-in for an object of an unknown class fits everywhere.
+            if isinstance(value, self._missing or ()) or fits(value, hint):  # type: ignore[arg-type]
+                continue
+            simple = value is None or isinstance(value, bool | int | float | str)
+            raise DataFileError(
+                f"`{path}.{field}` must be of the type {getattr(hint, '__name__', hint)}; got "
+                f"{repr(value)[:60] if simple else type(value).__name__}."
+            )
         return made(cls, values)
-
-    def _member(self, name: str, member: str, path: str) -> Any:
-        cls = self._class(name, path)
-        if not issubclass(cls, enum.Enum) or member not in cls.__members__:
-            raise DataFileError(f"`{path}` must be a member of {name}; got {member[:40]!r}.")
-        return cls[member]
 
     def _class(self, name: str, path: str) -> type:
         if name not in self._classes:
@@ -168,11 +170,6 @@ class Decoder:
                 f"is yours, pass it: `load(path, classes=[{printable(name[:40])}])`."
             )
         return self._classes[name]
-
-    def _fits(self, value: Any, hint: Any) -> bool:
-        if self._missing is not None and isinstance(value, self._missing):  # type: ignore[arg-type]
-            return True
-        return fits(value, hint)
 
 
 def made(cls: type, values: dict[str, Any]) -> Any:
@@ -207,9 +204,8 @@ def fits(value: Any, hint: Any) -> bool:
         if not isinstance(value, tuple):
             return False
         if arguments[1:] == (...,):
-            return all(fits(item, arguments[0]) for item in value)
-        pairs = zip(value, arguments, strict=False)
-        return len(value) == len(arguments) and all(fits(*pair) for pair in pairs)
+            arguments = arguments[:1] * len(value)
+        return len(value) == len(arguments) and all(map(fits, value, arguments))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(
             fits(item, arguments[1]) for item in value.values()
@@ -226,19 +222,3 @@ def _fields(cls: type) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     return getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls)
-    except (NameError, TypeError):  # of another library's class
-        return {}
-
-
-def _shown(hint: Any) -> str:
-    return getattr(hint, "__name__", None) or str(hint)
-
-
-def _came(value: Any) -> str:
-    plain = value is None or isinstance(value, bool | int | float | str)
-    return repr(value)[:60] if plain else type(value).__name__

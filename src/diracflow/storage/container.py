@@ -9,14 +9,13 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from .file_errors import DataFileError
-from .strict_json import parsed
+from .strict_json import DataFileError, parsed
 
 # Limits on the size of a file, and of the table at its start. Callers can change both.
 MAX_BYTES = 2**30
@@ -26,11 +25,8 @@ _CHECKSUM = b'"sha256":"'  # in the table; quotes inside of texts are escaped
 _ZEROS = b"0" * 64
 
 
-class Container(NamedTuple):
-    """The content of a file."""
-
-    header: Any  # parsed JSON
-    arrays: dict[str, np.ndarray]
+# The parsed JSON header of a file, and its arrays by name.
+Container = tuple[Any, dict[str, np.ndarray]]
 
 
 def packed(kind: str, header: str, arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -51,13 +47,18 @@ def unpacked(content: bytes, kind: str, *, max_table: int = MAX_TABLE) -> Contai
     texts = list(metadata.values()) if isinstance(metadata, dict) else []
     if not texts or set(metadata) != {kind, "sha256"} or not all(isinstance(t, str) for t in texts):
         raise DataFileError(f"it is a safetensors file, but not a {kind} file.")
-    _require_checksum(content, content.find(_CHECKSUM, 8, 8 + length) + len(_CHECKSUM))
+    place = content.find(_CHECKSUM, 8, 8 + length) + len(_CHECKSUM)
+    end = place + len(_ZEROS)
+    found = hashlib.sha256(content[:place] + _ZEROS)
+    found.update(memoryview(content)[end:])
+    if found.hexdigest().encode() != content[place:end]:
+        raise DataFileError("it has changed since it was written: its checksum differs.")
     header = parsed(metadata[kind].encode("utf-8", "replace"))
     try:
         arrays = load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataFileError(f"its arrays cannot be read: {error}.") from error
-    return Container(header, arrays)
+    return header, arrays
 
 
 def read_container(
@@ -67,15 +68,33 @@ def read_container(
 
     Raises `FileNotFoundError` if there is no file, and `DataFileError` for all other reasons.
     """
-    handle = _opened(path)
-    with os.fdopen(handle, "rb") as file:
-        size = _checked_size(os.fstat(handle), max_bytes)
-        try:
+    # Without waiting for a process that writes to a pipe.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"There is no file {os.fspath(path)}.") from None
+    except OSError as error:
+        raise DataFileError(f"it cannot be opened: {error.strerror}.") from error
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
+            raise DataFileError(f"it is {what}, not a file.")
+        size = found.st_size
+        if size > max_bytes:
+            raise DataFileError(
+                f"it has {size} bytes; at most {max_bytes} are read. If you trust where it comes "
+                "from, allow more with `max_bytes`."
+            )
+        with os.fdopen(handle, "rb", closefd=False) as file:
             start = file.read(9)
             _checked_length(start, size, kind, max_table)
             content = start + file.read(size - len(start))
-        except OSError as error:
-            raise DataFileError(f"it cannot be read: {error.strerror}.") from error
+    except OSError as error:
+        raise DataFileError(f"it cannot be read: {error.strerror}.") from error
+    finally:
+        os.close(handle)
     return unpacked(content, kind, max_table=max_table)
 
 
@@ -88,38 +107,3 @@ def _checked_length(start: bytes, size: int, kind: str, max_table: int) -> int:
     if length > max_table:
         raise DataFileError(f"its table has {length} bytes; at most {max_table} are read.")
     return length
-
-
-def _require_checksum(content: bytes, place: int) -> None:
-    end = place + len(_ZEROS)
-    found = hashlib.sha256(content[:place])
-    found.update(_ZEROS)
-    found.update(memoryview(content)[end:])
-    if found.hexdigest().encode() != content[place:end]:
-        raise DataFileError("it has changed since it was written: its checksum differs.")
-
-
-def _opened(path: str | os.PathLike) -> int:
-    # Without waiting for a process that writes to a pipe.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        handle = os.open(path, flags)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"There is no file {os.fspath(path)}.") from None
-    except OSError as error:
-        raise DataFileError(f"it cannot be opened: {error.strerror}.") from error
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(handle)
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
-        raise DataFileError(f"it is {what}, not a file.")
-    return handle
-
-
-def _checked_size(found: os.stat_result, max_bytes: int) -> int:
-    if found.st_size > max_bytes:
-        raise DataFileError(
-            f"it has {found.st_size} bytes; at most {max_bytes} are read. If you trust where it "
-            "comes from, allow more with `max_bytes`."
-        )
-    return found.st_size

@@ -1,16 +1,17 @@
 """JSON text of plain Python values, and a strict reader of JSON from unknown sources.
 
-The reader bounds size and depth before it parses, and refuses what other readers interpret
+The reader bounds size and depth before it parses, and rejects what other readers interpret
 differently: repeated names, numbers that are not finite, text that cannot be encoded.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from .file_errors import DataFileError
+import numpy as np
 
 # Largest nesting depth. The tree of a density has about 40 levels.
 MOST_LEVELS = 64
@@ -26,20 +27,36 @@ _CONTROL = {*range(32), *range(127, 160)} - {9, 10, 12, 13}
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[{\]},]', re.DOTALL)
 
 
-def plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON; words stand for numbers that are not finite."""
+class DataFileError(ValueError):
+    """The content of a file is not what its reader expects."""
+
+
+@contextmanager
+def named(path: object, error: type[DataFileError]) -> Iterator[None]:
+    """Turn each `DataFileError` raised in this context into an `error` that names the file."""
+    try:
+        yield
+    except DataFileError as reason:
+        raise error(f"{path}: {reason}") from reason
+
+
+def plain(value: Any, *, words: bool = True) -> Any:
+    """Return a value as JSON holds it; numbers that are not finite become words, or `None`."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): plain(part, words=words) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [plain(part, words=words) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return name if words else None
     return value
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, *, words: bool = True, indent: int | None = None) -> str:
     """Return the JSON text of `plain(value)`."""
-    return json.dumps(plain(value), allow_nan=False)
+    return json.dumps(plain(value, words=words), allow_nan=False, indent=indent)
 
 
 def printable(text: str) -> str:
@@ -50,7 +67,17 @@ def printable(text: str) -> str:
 
 def parsed(text: bytes) -> Any:
     """Return the content of a JSON text; raise `DataFileError` if it is not strict JSON."""
-    _require_small(text)
+    level = values = 0
+    for token in _TOKEN.finditer(text):
+        character = text[token.start() : token.start() + 1]
+        if character == b'"':
+            continue
+        values += 1
+        level += {b"[": 1, b"{": 1, b",": 0}.get(character, -1)
+        if level > MOST_LEVELS:
+            raise DataFileError(f"its JSON is nested more than {MOST_LEVELS} levels deep.")
+        if values > MOST_VALUES:
+            raise DataFileError(f"its JSON has more than {MOST_VALUES} values.")
     try:
         return json.loads(
             text.decode("utf-8"),
@@ -63,21 +90,6 @@ def parsed(text: bytes) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise DataFileError(f"its JSON cannot be read: {error}.") from error
-
-
-def _require_small(text: bytes) -> None:
-    """Raise if a text has too many levels or values."""
-    level = values = 0
-    for token in _TOKEN.finditer(text):
-        character = text[token.start() : token.start() + 1]
-        if character == b'"':
-            continue
-        values += 1
-        level += {b"[": 1, b"{": 1, b",": 0}.get(character, -1)
-        if level > MOST_LEVELS:
-            raise DataFileError(f"its JSON is nested more than {MOST_LEVELS} levels deep.")
-        if values > MOST_VALUES:
-            raise DataFileError(f"its JSON has more than {MOST_VALUES} values.")
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ their results form one table.
 """
 
 from .session import run_sweep
-from .sweep_file import Sweep, read_sweep
-from .table import sweep_table
+from .sweep_file import read_sweep
+from .sweep_runs import Sweep, sweep_table
 
 __all__ = ["Sweep", "read_sweep", "run_sweep", "sweep_table"]

@@ -18,12 +18,11 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from ..density.learned import LearnedDensity
 from ..evaluate.errors import study
 from ..learning import TrainingFailed, learn
-from ..storage.lock import Locked, locked
+from ..storage.files import Locked, locked
 from ..training.threads import limit_threads
-from .run_folder import ERROR, RunFolder
+from .sweep_runs import RunFolder
 
 
 def main() -> None:
@@ -39,22 +38,18 @@ def main() -> None:
     folder = RunFolder(options.folder)
     try:
         with locked(folder.path / "run.lock"):
-            _run(folder, options.base)
+            try:
+                folder.write("result.json", _train(folder, options.base))
+            except Exception as error:
+                traceback.print_exc()
+                first_line = (str(error).strip().splitlines() or [""])[0]
+                folder.fail("ERROR", f"{type(error).__name__}: {first_line}".removesuffix(": "))
     except Locked as holder:
         print(f"This run is already being computed by {holder}.", file=sys.stderr)
 
 
-def _run(folder: RunFolder, base: Path) -> None:
-    """Do the run of a folder. An exception becomes its result."""
-    try:
-        folder.finish(_train(folder, base))
-    except Exception as error:
-        traceback.print_exc()
-        first_line = (str(error).strip().splitlines() or [""])[0]
-        folder.fail(ERROR, f"{type(error).__name__}: {first_line}".removesuffix(": "))
-
-
 def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
+    """Do the run of a folder, write its model, and return its result."""
     jax.config.update("jax_enable_x64", True)
     run = folder.run()
     problem = run.problem(base)
@@ -73,29 +68,26 @@ def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
         )
     except TrainingFailed as failure:
         density = failure.density
-    errors = []
+    rows = []
     if problem.exact is not None and density.horizon > 0 and run.error_starts:
         key = jr.key(run.seed + 1)
-        errors = study(density, problem.exact, key=key, starts=run.error_starts).summary()
-    density = density.with_provenance(errors=tuple(errors))
-    density.save(folder.path / ("partial.dflow" if density.status.failed else "model.dflow"))
-    return _result(density, [row["squared_l2"] for row in errors])
-
-
-def _result(density: LearnedDensity, errors: list[float]) -> dict[str, Any]:
-    bounds = [row["bound"] for row in density.provenance.certificate]
-    failed = density.status.failed
+        rows = study(density, problem.exact, key=key, starts=run.error_starts).summary()
+    density = density.with_provenance(errors=tuple(rows))
+    failed, provenance = density.status.failed, density.provenance
+    density.save(folder.path / ("partial.dflow" if failed else "model.dflow"))
+    errors = [row["squared_l2"] for row in rows]
+    bounds = [row["bound"] for row in provenance.certificate]
     return {
         "status": density.status.name,
         "failed": failed,
         "message": density.status.value if failed else "",
         "horizon": density.horizon,
-        "asked_horizon": density.provenance.plan.horizon,
-        "seconds": round(density.provenance.seconds, 2),
-        "steps": len(density.provenance.history),
+        "asked_horizon": provenance.plan.horizon,
+        "seconds": round(provenance.seconds, 2),
+        "steps": len(provenance.history),
         "parameters": int(density.trajectory.thetas.shape[1]),
         "error": errors[-1] if errors else None,
-        "largest_error": max(errors) if errors else None,
+        "largest_error": max(errors, default=None),
         "certificate": fmean(bounds) if bounds else None,
     }
 

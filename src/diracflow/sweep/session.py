@@ -1,29 +1,33 @@
-"""Running all runs of a sweep through joblib.
+"""Running all runs of a sweep through joblib: on this machine, or on a Dask or Ray cluster.
 
-A joblib task only supervises the process of one run. The tasks therefore need no processes of
-their own: on this machine they are threads.
+A joblib task only supervises the process of one run, so threads suffice for the tasks on this
+machine. Machines of a cluster must have diracflow installed, and must see the directory of the
+sweep under the same path.
 """
 
 import contextlib
+import importlib
 import os
 import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import joblib
 
 from ..sde.argument_checks import checked_count
-from ..storage.lock import Locked, locked
-from .backends import BACKENDS
+from ..storage.files import Locked, locked
+from ..uses.inference import extra
 from .supervisor import Cores, request_stop, supervise
-from .sweep_file import Sweep
-from .sweep_run import Run
-from .table import sweep_table, table_row, write_tables
+from .sweep_runs import Run, Sweep
 
 Report = Callable[[dict[str, Any], int, int], object]
+# A function of the address of a cluster, the number of simultaneous runs and the cores of a run.
+# It returns the arguments of `joblib.Parallel`.
+Backend = Callable[[str | None, int, int | None], AbstractContextManager[dict[str, Any]]]
 
 
 def run_sweep(
@@ -53,8 +57,8 @@ def run_sweep(
     - `report`: called with the row of each run that ends, the number of runs that have ended, and
         the number of all runs.
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}; got {backend!r}.")
+    if backend not in _BACKENDS:
+        raise ValueError(f"`backend` must be one of {', '.join(_BACKENDS)}; got {backend!r}.")
     if backend == "local" and address is not None:
         raise ValueError("`address` is that of a cluster: choose the backend dask or ray.")
     checked_count("jobs", jobs)
@@ -70,12 +74,11 @@ def run_sweep(
             runs = _unfinished(sweep, retry)
             try:
                 if runs:
-                    with BACKENDS[backend](address, jobs, threads) as parallel:
-                        ended = _start(sweep, runs, parallel, threads=threads, cores=cores)
+                    with _BACKENDS[backend](address, jobs, threads) as options:
+                        ended = _start(sweep, runs, options, threads=threads, cores=cores)
                         received = _follow(sweep, runs, ended, report or (lambda *_: None))
             finally:
-                rows = sweep_table(sweep)
-                write_tables(sweep, rows)
+                rows = sweep.write_tables()
     except Locked as holder:
         raise ValueError(
             f"A sweep is already running in {sweep.out}, in {holder}. Wait until it ends, or "
@@ -88,27 +91,24 @@ def run_sweep(
 
 def _unfinished(sweep: Sweep, retry: bool) -> list[Run]:
     """Return the runs that need to be done, and prepare their folders."""
-    runs = []
-    for run in sweep.runs:
-        folder = sweep.folder(run)
-        result = folder.result()
-        if result is not None and retry and result["failed"]:
-            folder.reopen()
-            result = None
-        if result is None:
-            folder.prepare(run)
-            runs.append(run)
+    results = [(run, sweep.folder(run).result()) for run in sweep.runs]
+    runs = [run for run, found in results if found is None or (retry and found["failed"])]
+    for run in runs:
+        sweep.folder(run).prepare(run)
     return runs
 
 
 def _start(
-    sweep: Sweep, runs: list[Run], parallel: joblib.Parallel, **options: Any
+    sweep: Sweep, runs: list[Run], options: dict[str, Any], **resources: Any
 ) -> Iterator[str]:
     """Start the runs and yield the name of each one that ends."""
     task = joblib.delayed(supervise)
-    tasks = [task(sweep.folder(run).path, sweep.base, sweep.stop, **options) for run in runs]
+    tasks = [task(sweep.folder(run).path, sweep.base, sweep.stop, **resources) for run in runs]
+    # All tasks are dispatched at once, so that an adaptive cluster knows their number. Ray assigns
+    # tasks to its workers in turn; with fewer of them some workers would be idle.
+    defaults = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "all"}
     try:
-        yield from parallel(tasks)
+        yield from joblib.Parallel(**(defaults | options))(tasks)
     except Exception as error:
         raise RuntimeError(
             f"The backend of the sweep failed: {type(error).__name__}: {error}. Runs that are "
@@ -125,8 +125,7 @@ def _follow(sweep: Sweep, runs: list[Run], ended: Iterator[str], report: Report)
             for name in ended:
                 run = waiting.pop(name)
                 if not received:
-                    row = table_row(run, sweep.folder(run))
-                    report(row, len(sweep.runs) - len(waiting), len(sweep.runs))
+                    report(sweep.row(run), len(sweep.runs) - len(waiting), len(sweep.runs))
         except BaseException:
             # If the backend failed, the file stays for the runs that it has lost.
             if not received:
@@ -154,12 +153,12 @@ def _stop_on_signals(stop: Path) -> Iterator[list[int]]:
         if len(received) > 2:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield received  # Python handles signals in the main thread only
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, handle) for number in handled}
+    before: dict[int, Any] = {}
+    # Python handles signals in the main thread only.
+    if threading.current_thread() is threading.main_thread():
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, handle) for number in handled}
     try:
         yield received
     finally:
@@ -178,3 +177,59 @@ def _disjoint_cores(jobs: int, threads: int | None) -> Cores | None:
     for first in range(0, jobs * threads, threads):
         cores.put(set(allowed[first : first + threads]))
     return cores
+
+
+@contextlib.contextmanager
+def _local(address: str | None, jobs: int, threads: int | None) -> Iterator[dict[str, Any]]:
+    # If a worker process of loky died, all other tasks would be aborted; threads do not die.
+    with joblib.parallel_config("threading"):
+        yield {"n_jobs": jobs}
+
+
+@contextlib.contextmanager
+def _dask(address: str | None, jobs: int, threads: int | None) -> Iterator[dict[str, Any]]:
+    distributed = extra("distributed", "dask")
+    with contextlib.ExitStack() as stack:
+        cluster: Any = address
+        if address is None:
+            # Not as processes: Ctrl-C in the terminal would end these.
+            options = {"n_workers": 1, "threads_per_worker": max(jobs, 2), "processes": False}
+            local = distributed.LocalCluster(**options, dashboard_address=None)
+            cluster = stack.enter_context(local)
+        stack.enter_context(distributed.Client(cluster))
+        stack.enter_context(joblib.parallel_config("dask", wait_for_workers_timeout=60))
+        yield _slots(joblib.effective_n_jobs(-1), address is None and jobs == 1)
+
+
+@contextlib.contextmanager
+def _ray(address: str | None, jobs: int, threads: int | None) -> Iterator[dict[str, Any]]:
+    ray = extra("ray", "ray")
+    slots, cores = max(jobs, 2), 1
+    local = {"address": "local", "num_cpus": slots, "include_dashboard": False}
+    sigterm = signal.getsignal(signal.SIGTERM)
+    ray.init(**({"address": address} if address else local), log_to_driver=False)
+    try:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, sigterm)  # `ray.init` has replaced it
+        if address is not None:
+            cores = threads or 1
+            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            slots = sum(int(node.get("CPU", 0)) // cores for node in nodes)
+        importlib.import_module("ray.util.joblib").register_ray()
+        with joblib.parallel_config("ray", ray_remote_args={"num_cpus": cores}):
+            # Ray's joblib backend cannot return results as they come.
+            yield _slots(slots, address is None and jobs == 1) | {"return_as": "list"}
+    finally:
+        ray.shutdown()
+
+
+_BACKENDS: dict[str, Backend] = {"local": _local, "dask": _dask, "ray": _ray}
+
+
+def _slots(slots: int, one_by_one: bool) -> dict[str, Any]:
+    if slots < 2:
+        raise ValueError(
+            f"The cluster must have room for at least two runs; it has room for {slots}. joblib "
+            "would compute a single job on this machine. Start more workers, or lower `threads`."
+        )
+    return {"n_jobs": slots, "pre_dispatch": 1 if one_by_one else "all"}

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..storage.atomic import write_atomically
-from .run_folder import KILLED, RunFolder
+from ..storage.files import write_atomically
+from .sweep_runs import RunFolder
 
 # Seconds between two checks of the process and of the request to stop.
 _INTERVAL = 0.2
@@ -50,12 +50,18 @@ def supervise(
     - `cores`: disjoint sets of cores on this machine. The run takes one and puts it back.
     - `program`: the command to start, by default `diracflow.sweep.run_process`.
     """
+    # `-P`: a file in the current directory must not shadow a module.
+    program = program or (sys.executable, "-P", "-m", "diracflow.sweep.run_process")
+    limit = () if threads is None else ("--threads", str(threads))
+    # XLA reads NPROC; it is the only limit on systems without CPU affinity.
+    environment = {} if threads is None else {"NPROC": str(threads)}
     chosen = cores.get() if cores else None
     try:
         if not _stop_request(stop):
-            _run_process(RunFolder(path), base, stop, threads, chosen, program)
+            command = [*program, str(path), str(base), *limit]
+            _run_process(RunFolder(path), command, os.environ | environment, stop, chosen)
     except OSError as error:
-        RunFolder(path).fail(KILLED, f"The process could not be started: {error}")
+        RunFolder(path).fail("KILLED", f"The process could not be started: {error}")
     finally:
         if cores and chosen:
             cores.put(chosen)
@@ -63,25 +69,16 @@ def supervise(
 
 
 def _run_process(
-    folder: RunFolder,
-    base: Path,
-    stop: Path,
-    threads: int | None,
-    cores: set[int] | None,
-    program: Sequence[str],
+    folder: RunFolder, command: list[str], env: dict[str, str], stop: Path, cores: set[int] | None
 ) -> None:
-    # `-P`: a file in the current directory must not shadow a module.
-    program = program or (sys.executable, "-P", "-m", "diracflow.sweep.run_process")
-    limit = () if threads is None else ("--threads", str(threads))
     with (
         folder.log.open("ab") as log,
         subprocess.Popen(
-            [*program, str(folder.path), str(base), *limit],
+            command,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
-            # XLA reads NPROC; it is the only limit on systems without CPU affinity.
-            env=os.environ | ({} if threads is None else {"NPROC": str(threads)}),
+            env=env,
             # Ctrl-C in the terminal is for the sweep, which then asks its runs to stop.
             start_new_session=True,
         ) as process,
@@ -90,8 +87,13 @@ def _run_process(
             with contextlib.suppress(ProcessLookupError):  # it has already exited
                 os.sched_setaffinity(process.pid, cores)
         stopped = _wait(process, stop)
-    if process.returncode and not stopped and folder.result() is None:
-        folder.fail(KILLED, _describe_exit(process.returncode))
+    code = process.returncode
+    if code and not stopped and folder.result() is None:
+        end = f"exited with code {code}"
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+            end = f"was killed by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+        folder.fail("KILLED", f"The process {end}; see log.txt in its folder.")
 
 
 def _wait(process: subprocess.Popen, stop: Path) -> bool:
@@ -115,11 +117,3 @@ def _stop_request(stop: Path) -> str:
         return stop.read_text()
     except FileNotFoundError:
         return ""
-
-
-def _describe_exit(code: int) -> str:
-    if code > 0:
-        return f"The process exited with code {code}; see log.txt in its folder."
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    hint = " (out of memory?)" if name == "SIGKILL" else ""
-    return f"The process was killed by {name}{hint}; see log.txt in its folder."

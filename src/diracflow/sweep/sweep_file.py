@@ -5,6 +5,7 @@ errors: a misspelt name would otherwise be ignored, and the sweep would not vary
 """
 
 import dataclasses
+import hashlib
 import inspect
 import itertools
 import os
@@ -16,32 +17,13 @@ from typing import Any
 from ..models.catalogue import MODELS
 from ..planning.settings import Settings
 from ..sde.argument_checks import checked_count, checked_flag
-from .run_folder import RunFolder
-from .sweep_run import Run, digest_of
+from .sweep_runs import Run, Sweep
 
 # Keys that apply to all SDEs, or to one of them if they are in its table.
 _SWEPT = ("preset", "seed", "horizon", "starts", "params", "start_time")
 _SHARED = (*_SWEPT, "settings")
 _TOP = ("out", "certify", "error_starts", "memory_limit", *_SHARED, "sde")
 _SDE = ("model", "arguments", "file", *_SHARED)
-
-
-@dataclasses.dataclass(frozen=True)
-class Sweep:
-    """The runs of a sweep, its directory, and the directory of the file that describes it."""
-
-    out: Path
-    base: Path
-    runs: tuple[Run, ...]
-
-    @property
-    def stop(self) -> Path:
-        """The file that asks all runs to stop."""
-        return self.out / "stop"
-
-    def folder(self, run: Run) -> RunFolder:
-        """Return the folder of a run."""
-        return RunFolder(self.out / "runs" / run.name)
 
 
 def read_sweep(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Sweep:
@@ -101,31 +83,34 @@ def _runs_of_sde(
     _require_known(table, _SDE, "an SDE")
     settings = _table("settings", common) | _table("settings", table)
     _require_known(settings, [field.name for field in dataclasses.fields(Settings)], "settings")
-    merged = {"preset": "accurate", "seed": 0} | common | table
-    swept = {name: merged.get(name) for name in _SWEPT}
-    for problem in _problems(table, base):
-        for values in _product(swept):
-            for chosen in _product(settings):
-                yield Run(**problem, **values, settings=chosen, **fixed)
-
-
-def _problems(table: dict[str, Any], base: Path) -> Iterator[dict[str, Any]]:
     if ("model" in table) == ("file" in table):
         raise ValueError("an SDE needs either a built-in `model` or a `file`, FILE.py:NAME.")
     arguments = _table("arguments", table)
-    if "file" in table:
-        if arguments:
-            raise ValueError("only a built-in `model` takes `arguments`; a `file` takes none.")
-        for file in _alternatives(table["file"]):
-            digest = digest_of(_text("file", file), base)
-            yield {"model": None, "arguments": {}, "file": file, "digest": digest}
-        return
-    for name in _alternatives(table["model"]):
-        if name not in MODELS:
-            raise ValueError(f"unknown built-in model {name!r}; known: {', '.join(MODELS)}.")
-        _require_known(arguments, inspect.signature(MODELS[name]).parameters, f"the model {name}")
-        for chosen in _product(arguments):
-            yield {"model": name, "arguments": chosen, "file": None, "digest": None}
+    if "file" in table and arguments:
+        raise ValueError("only a built-in `model` takes `arguments`; a `file` takes none.")
+    merged = {"preset": "accurate", "seed": 0} | common | table
+    swept = {name: merged.get(name) for name in _SWEPT}
+    for source in _product({name: table.get(name) for name in ("model", "file")}):
+        digest = _checked_digest(**source, arguments=arguments, base=base)
+        combined = itertools.product(*map(_product, (arguments, swept, settings)))
+        for chosen, values, changes in combined:
+            fields = {**source, **values, **fixed}
+            yield Run(arguments=chosen, digest=digest, settings=changes, **fields)
+
+
+def _checked_digest(
+    model: str | None, file: str | None, arguments: dict[str, Any], base: Path
+) -> str | None:
+    """Check the source of an SDE, and return the digest of its file if it is one."""
+    if model is None:
+        path = base / _text("file", file).rpartition(":")[0]
+        if not path.is_file():
+            raise ValueError(f"`file` must be FILE.py:NAME; there is no file {path}.")
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    if model not in MODELS:
+        raise ValueError(f"unknown built-in model {model!r}; known: {', '.join(MODELS)}.")
+    _require_known(arguments, inspect.signature(MODELS[model]).parameters, f"the model {model}")
+    return None
 
 
 def _product(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -133,12 +118,9 @@ def _product(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, value in table.items():
         if value == []:
             raise ValueError(f"`{name}` is an empty list, so there is nothing to run.")
-    for values in itertools.product(*map(_alternatives, table.values())):
+    lists = [value if isinstance(value, list) else [value] for value in table.values()]
+    for values in itertools.product(*lists):
         yield dict(zip(table, values, strict=True))
-
-
-def _alternatives(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _require_known(table: Mapping[str, Any], known: Iterable[str], what: str) -> None:

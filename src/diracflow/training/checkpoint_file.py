@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..sde.fingerprint import Fingerprint
-from ..storage.atomic import write_atomically
 from ..storage.codec import Arrays, Decoder, Encoder
 from ..storage.container import packed, read_container, unpacked
-from ..storage.file_errors import DataFileError
-from ..storage.lock import Locked, locked
-from ..storage.strict_json import json_text
+from ..storage.files import Locked, locked, write_atomically
+from ..storage.strict_json import DataFileError, json_text
 from .run_identity import Identity
 from .state import State, state_from
 

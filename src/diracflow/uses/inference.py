@@ -113,8 +113,8 @@ def path_model(
     return model
 
 
-def extra(package: str) -> Any:
-    """Import and return an optional module, or raise an error that says how to install it."""
+def extra(package: str, group: str = "infer") -> Any:
+    """Import and return a module of an extra, or raise an error that says how to install it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -122,7 +122,7 @@ def extra(package: str) -> Any:
             raise
         raise ModuleNotFoundError(
             f"This needs the package `{error.name}`. Install it with "
-            "`pip install 'diracflow[infer]'`.",
+            f"`pip install 'diracflow[{group}]'`.",
             name=error.name,
         ) from error
 

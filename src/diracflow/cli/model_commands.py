@@ -1,0 +1,238 @@
+"""The commands `info`, `check`, `report` and `explore`, which describe and test a model file."""
+
+import os
+import sys
+import threading
+import warnings
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+
+from ..density.formatting import ends_in_words, in_words, residuals_in_words
+from ..density.guard import OutsideWarning
+from ..density.learned import LearnedDensity
+from ..density.summary import certificate_table, described, landmarks, split
+from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
+from ..evaluate.errors import study
+from ..explore.explorer import Explorer
+from ..explore.server import Server
+from ..models.catalogue import exact_of
+from ..planning.plan import Plan
+from ..transition.transition_density import AbstractTransitionDensity
+from .inputs import load_model
+from .tables import require_writable
+from .terminal import emit, talk
+
+# Times at which a model is checked, as fractions of the horizon.
+_SHARES = (0.1, 0.4, 1.0)
+# Largest z-score that passes: a correct model exceeds it once in several thousand checks.
+_Z = 4.0
+# Largest relative difference of densities between two half steps and one step, beyond noise.
+_DISCREPANCY = 0.05
+# Seconds to wait at the end of `explore` for requests that are still being computed.
+_GRACE = 30.0
+
+
+def info_text(header: dict[str, Any], path: str) -> str:
+    """Return the description of a model file from its header."""
+    sde, history, law = header["sde"], header["history"], header["start_times"]
+    name = "user-defined" if sde["model"] is None else f"built-in model {sde['model']}"
+    lines = {
+        "file": path,
+        "SDE": f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns",
+    }
+    if any(part["domain"] != "Real" for part in sde["domain"]):
+        lines["domain"] = " x ".join(in_words(part) for part in header["maps"])
+        lines["ends"] = ends_in_words(header["boundaries"])
+    lines |= {
+        "starts": in_words(header["starts"]),
+        **{f"  {part['name']}": in_words(part) for part in header["params"]},
+        "start time": f"{header['start_time']:g}" if law is None else in_words(law),
+        "horizon": _horizon(header),
+        "training": f"{len(history)} steps in {header['seconds']:.0f} s",
+        "held-out residual": residuals_in_words([record["fresh_residual"] for record in history]),
+        "key": str(header["key"]),
+        "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
+    }
+    width = max(map(len, lines))
+    parts = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    parts += ["", str(Plan(**header["plan"]))]
+    for name, code in sde["text"].items():
+        parts += ["", f"{name}:", code]
+    missing = ["No error bound was computed; `diracflow check` computes one."]
+    parts += ["", *(bound_lines(header["certificate"]) if header["certificate"] else missing)]
+    if header["errors"]:
+        title = "Errors against the exact density, means over starts: relative squared L2,"
+        parts += ["", f"{title} total variation"]
+    for row in header["errors"]:
+        errors = f"{row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
+        parts.append(f"  t = {row['t']:<9.3g} {errors}")
+    return "\n".join(parts)
+
+
+def _horizon(header: dict[str, Any]) -> str:
+    reach, horizon = header["reach"], header["horizon"]
+    divided = f", in subintervals of {reach:g}" if reach < horizon else ""
+    if header["status"] == "FINISHED":
+        return f"{horizon:g}, reached{divided}"
+    requested = header["plan"]["horizon"]
+    return f"{horizon:g} of {requested:g} requested ({header['status']}){divided}"
+
+
+def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the error bounds of a certificate as lines of text."""
+    return [
+        "Upper bounds on the total variation distance to the true density (standard error):",
+        *(
+            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
+            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
+            for row in rows
+        ),
+    ]
+
+
+def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[str, Any]:
+    """Return all test results of `diracflow check`, and whether the model passed."""
+    if not 0 < limit <= 1:
+        raise ValueError(
+            f"`--limit` is a total variation distance and must lie in (0, 1]; got {limit:g}."
+        )
+    density, _ = load_model(path, sde)
+    times = density.horizon * np.array(_SHARES)
+    starts = landmarks(density.scope.law)
+    rows = [
+        _row(density, jr.fold_in(jr.key(seed), 100 * i + j), float(t), name, g, limit)
+        for i, t in enumerate(times)
+        for j, (name, g) in enumerate(starts.items())
+    ]
+    return {
+        "file": str(path),
+        "status": density.status.name,
+        "limit": limit,
+        "rows": rows,
+        "passed": all(row["passed"] for row in rows),
+    }
+
+
+def _row(
+    density: LearnedDensity, key: Any, t: float, name: str, g: np.ndarray, limit: float
+) -> dict[str, Any]:
+    """Return the results of all tests at one time and start."""
+    bound_key, half_key, path_key = jr.split(key, 3)
+    x0, conditioning = split(density, g)
+    bound = density.certificate(bound_key, t, x0, **conditioning)
+    paths = agreement_with_paths(density, path_key, t, x0, **conditioning)
+    half: dict[str, Any] = {"half_steps": None, "half_steps_stderr": None, "excess": None}
+    try:
+        # Longer times are composed of steps up to `reach`, so those steps are tested.
+        found = chapman_kolmogorov(density, half_key, min(t, density.reach), x0, **conditioning)
+        half["half_steps"] = found.discrepancy
+        half["half_steps_stderr"] = float(np.sqrt(found.stderr))
+        half["excess"] = found.squared - _Z * found.stderr
+    except ValueError as error:  # coefficients depend on time, or t/2 is out of range
+        half["why"] = str(error)
+    row = {
+        "t": t,
+        "start": name,
+        **described(density, g),
+        "bound": float(bound.bound),
+        "bound_stderr": float(bound.stderr),
+        **half,
+        "mean_z": paths.mean_z,
+        "covariance_z": paths.covariance_z,
+        "energy_z": paths.energy_z,
+    }
+    tests = {
+        "bound": row["bound"] <= limit,
+        "half steps": row["excess"] is None or row["excess"] <= _DISCREPANCY**2,
+        "mean": row["mean_z"] <= _Z,
+        "covariance": row["covariance_z"] <= _Z,
+        "energy": row["energy_z"] <= _Z,
+    }
+    failed = [test for test, passed in tests.items() if not passed]
+    return {**row, "failed": failed, "passed": not failed}
+
+
+def check_text(report: dict[str, Any]) -> str:
+    """Return the test results as a table."""
+    lines = [
+        "       t  start   TV at most   (s.e.)   half steps   (s.e.)   mean z  cov. z  energy z"
+    ]
+    for row in report["rows"]:
+        half = "depends on time"
+        if row["half_steps"] is not None:
+            half = f"{row['half_steps']:.1e}  {row['half_steps_stderr']:7.0e}"
+        lines.append(
+            f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:9.1e}  {row['bound_stderr']:7.0e}"
+            f"  {half:>19}  {row['mean_z']:7.1f} {row['covariance_z']:7.1f}"
+            f"  {row['energy_z']:8.1f}  {'' if row['passed'] else '<- ' + ', '.join(row['failed'])}"
+        )
+    verdict = "passed" if report["passed"] else "FAILED"
+    lines += [
+        "TV: bound on the total variation distance to the true density. Half steps: relative",
+        "difference between two steps of t/2 and one step of t (within one subinterval). z:",
+        "difference from Euler-Maruyama paths, in standard errors.",
+        f"Check {verdict}: TV at most {report['limit']:g}, half steps within "
+        f"{_DISCREPANCY:g}, every z below {_Z:g}.",
+    ]
+    return "\n".join(lines)
+
+
+def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int) -> None:
+    """Write an HTML page about a model file; missing error bounds and errors are computed."""
+    require_writable(out)
+    density, exact = _load_with_exact(path, sde)
+    if density.horizon > 0 and not density.provenance.certificate:
+        density = density.with_provenance(certificate=certificate_table(density, jr.key(seed)))
+    if density.horizon > 0 and exact is not None and not density.provenance.errors:
+        found = study(density, exact, key=jr.key(seed + 1), starts=starts)
+        density = density.with_provenance(errors=tuple(found.summary()))
+    from .. import view
+
+    view.report(density, exact, file=str(path), path=out)
+
+
+def _load_with_exact(
+    path: Path, sde: str | None
+) -> tuple[LearnedDensity, AbstractTransitionDensity | None]:
+    """Return the density in a file, and the exact one of a built-in model or a user's `Model`."""
+    density, found = load_model(path, sde)
+    known = None if found is None else found.exact
+    return density, exact_of(density.sde) if known is None else known
+
+
+def explore_model(model: Path, port: int, browser: bool, sde: str | None) -> None:
+    """Serve the page until Ctrl-C; the standard output holds its address only."""
+    density, exact = _load_with_exact(model, sde)
+    origin = density.sde.origin
+    explorer = Explorer(density, exact, model.stem if origin is None else origin[0])
+    # The page itself reports start points outside the trained region.
+    warnings.simplefilter("ignore", OutsideWarning)
+    with Server(explorer, port) as server:
+        talk("Preparing the first figure.")
+        explorer.warm_up("picture")
+        emit(server.url)
+        talk("Open this address in a browser on this machine. Ctrl-C stops the server.")
+        threading.Thread(target=_warm_up, args=(explorer,), daemon=True).start()
+        displays = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        # Without a graphical display a text browser would start in the terminal.
+        if browser and (displays or sys.platform in ("win32", "darwin")):
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            talk("Stopped.")
+    # Python must not exit while XLA compiles in another thread.
+    explorer.rest(_GRACE)
+
+
+def _warm_up(explorer: Explorer) -> None:
+    """Compile the error bound and the bridge in the background."""
+    for kind in ("certificate", "bridge"):
+        try:
+            explorer.warm_up(kind)
+        except (ValueError, RuntimeError):  # the page shows the error when it is requested
+            continue
