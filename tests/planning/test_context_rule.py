@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.subinterval_rule import settled_context, turn
 from diracflow.planning.settings import settings_for
+from diracflow.planning.subinterval_rule import settled_context, turn
 
 LAW = df.Normal(0.0, 1.0).expand(2)
 

@@ -9,9 +9,8 @@ import pytest
 import diracflow as df
 from diracflow.density.guard import outside_starts
 from diracflow.evaluate.spectral_grid import SpectralGrid, transition_densities
-from diracflow.planning.subinterval_rule import settled_context
 from diracflow.planning.settings import settings_for
-from diracflow.planning.subinterval_rule import settled_legs
+from diracflow.planning.subinterval_rule import settled_context, settled_legs
 from diracflow.sde.chart import plain_chart
 from diracflow.sde.conditioning import conditioning_laws
 

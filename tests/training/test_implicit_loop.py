@@ -10,7 +10,7 @@ from diracflow.planning.sizes import sized
 
 import diracflow as df
 from diracflow.planning.settings import settings_for
-from diracflow.training.switching_loop import SwitchingLoop
+from diracflow.training.explicit_loop import SwitchingLoop
 from helpers import RECORD
 
 

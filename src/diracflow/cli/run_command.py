@@ -14,8 +14,8 @@ from ..density.learned import LearnedDensity
 from ..evaluate.study import Study, study
 from ..learning import TrainingFailed
 from ..models.catalogue import Model, model
+from ..planning.ansatz_builder import idle_dim_for
 from ..planning.settings import settings_for
-from ..planning.splits import idle_dim_for
 from .info_command import bound_lines
 from .inputs import prepare_jax
 from .learn_command import learned, problem_of
