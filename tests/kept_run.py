@@ -24,7 +24,7 @@ def learned(**changes):
 
 def switch_early(setattr):
     """Let implicit steps begin after some explicit ones."""
-    loop = "diracflow.training.switching_loop."
+    loop = "diracflow.training.explicit_loop."
     for name in ("_FEW", "_AFFORDABLE", "_EARLY"):
         setattr(loop + name, 0)
     setattr(loop + "_PATIENCE", 3)
@@ -48,7 +48,7 @@ def _killed_while_writing(step):
 
 if __name__ == "__main__":
     import diracflow.training.checkpointer
-    import diracflow.training.switching_loop
+    import diracflow.training.explicit_loop
 
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -55,7 +55,7 @@ def test_the_papers_flow_beats_the_source(benes, getkey):
 @pytest.mark.parametrize("steps", ["explicit", "implicit"])
 def test_a_double_well_is_learned(steps, getkey, monkeypatch):
     # Euler's source is at -2.8 for a start at 2 by then.
-    loop, implicit_steps = "diracflow.training.switching_loop.", []
+    loop, implicit_steps = "diracflow.training.explicit_loop.", []
     implicit_step = ImplicitLoop.implicit_step
     monkeypatch.setattr(
         ImplicitLoop, "implicit_step", lambda self: implicit_steps.append(1) or implicit_step(self)

@@ -29,13 +29,12 @@ from .sde.laws import AbstractLaw
 from .sde.problem import Problem, checked_problem
 from .sde.sde import SDE
 from .training.checkpointer import NoCheckpointer, checkpointer_in
-from .training.explicit_loop import ExplicitLoop
+from .training.explicit_loop import ExplicitLoop, SwitchingLoop
 from .training.loop import TimeLoop
 from .training.multiprocess import process_group
 from .training.progress import Progress, progress_for
 from .training.run_identity import identity, versions
 from .training.state import Record, Status, diagnosis
-from .training.switching_loop import SwitchingLoop
 
 ShowProgress = bool | Callable[[float], Progress]
 

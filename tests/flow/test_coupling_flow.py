@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.planning.splits import orders
+from diracflow.planning.ansatz_builder import orders
 from helpers import ansatz_for, problem_of, shaped_for
 
 

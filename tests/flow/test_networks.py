@@ -7,10 +7,15 @@ import pytest
 
 import diracflow as df
 from diracflow.flow.networks import InputSelection, OwnNetworks
-from diracflow.planning.ansatz_builder import Axes, build_flow, parameter_count
+from diracflow.planning.ansatz_builder import (
+    Axes,
+    build_flow,
+    input_selection,
+    orders,
+    parameter_count,
+)
 from diracflow.planning.settings import settings_for
 from diracflow.planning.size_rules import networks_rule
-from diracflow.planning.splits import input_selection, orders
 from helpers import ansatz_for, problem_for, problem_of
 
 CHAIN = np.eye(6, k=1) + np.eye(6, k=-1)

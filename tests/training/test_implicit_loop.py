@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.training.switching_loop import SwitchingLoop
+from diracflow.training.explicit_loop import SwitchingLoop
 from helpers import RECORD, prepared_for, problem_for
 
 

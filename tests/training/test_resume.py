@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.training.explicit_loop import SwitchingLoop
 from diracflow.training.progress import Progress
-from diracflow.training.switching_loop import SwitchingLoop
 from kept_run import learned, switch_early
 
 KILLED = pathlib.Path(__file__).parents[1] / "kept_run.py"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.training.explicit_loop import SwitchingLoop
 from diracflow.training.state import Status, state_from
-from diracflow.training.switching_loop import SwitchingLoop
 from helpers import prepared_for, problem_for
 
 SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
@@ -28,8 +28,8 @@ def loop():
 
 def switch_early(monkeypatch, patience):
     for name in ("_FEW", "_AFFORDABLE", "_EARLY"):
-        monkeypatch.setattr(f"diracflow.training.switching_loop.{name}", 0)
-    monkeypatch.setattr("diracflow.training.switching_loop._PATIENCE", patience)
+        monkeypatch.setattr(f"diracflow.training.explicit_loop.{name}", 0)
+    monkeypatch.setattr("diracflow.training.explicit_loop._PATIENCE", patience)
 
 
 def step(loop, steps):

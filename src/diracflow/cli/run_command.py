@@ -17,8 +17,8 @@ from ..density.summary import landmarks, split
 from ..evaluate.errors import Study, study
 from ..learning import TrainingFailed
 from ..models.catalogue import Model, model
+from ..planning.ansatz_builder import idle_dim_for
 from ..planning.settings import settings_for
-from ..planning.splits import idle_dim_for
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import propagate
 from ..view.axes import box_around

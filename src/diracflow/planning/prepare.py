@@ -16,7 +16,15 @@ from ..sde.argument_checks import checked_number
 from ..sde.laws import AbstractLaw
 from ..sde.problem import Problem, checked_problem
 from ..sde.sde import SDE
-from .ansatz_builder import Axes, axes_of, build_ansatz, build_flow, pair_size, parameter_count
+from .ansatz_builder import (
+    Axes,
+    axes_of,
+    build_ansatz,
+    build_flow,
+    idle_dim_for,
+    pair_size,
+    parameter_count,
+)
 from .memory import fitting_layout, predicted_memory, require_memory
 from .plan import Plan, plan_of
 from .settings import Options, Settings, settings_for
@@ -30,7 +38,6 @@ from .size_rules import (
     samples_rule,
 )
 from .source_rule import require_nondegenerate
-from .splits import idle_dim_for
 from .subinterval_rule import context_rule, require_autonomous, subinterval_rule
 
 

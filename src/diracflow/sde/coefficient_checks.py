@@ -5,7 +5,8 @@ through the drift. Linearised at a start, with $A = \nabla b$, the law of $X$ af
 density if and only if $(\sigma, A\sigma, \dots, A^{d-1}\sigma)$ has rank $d$: Kalman's condition.
 """
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -55,7 +56,7 @@ def check_coefficients(
     x0 = _trials(starts)
     for tau in (0.0, horizon):
         drift, sigma, jacobian, t = coefficients(sde, start_time, jnp.asarray(tau), x0)
-        where = _Where(sde, t, x0)
+        where = functools.partial(_draw_text, sde, t, x0)
         _require_finite("drift", drift, where)
         _require_finite("diffusion", sigma, where)
         _require_reached(np.asarray(sigma), np.asarray(jacobian), where)
@@ -76,18 +77,10 @@ def _trials(starts: AbstractLaw) -> Float[Array, "n d+k"]:
     return starts.sample(jr.key(0), (_TRIALS,))
 
 
-class _Where(NamedTuple):
-    """Times and conditioning vectors at which coefficients were checked."""
-
-    sde: SDE
-    t: Float[Array, " n"]
-    x0: Float[Array, "n d+k"]
-
-    def shown(self, index: int) -> str:
-        x, tail = np.split(np.asarray(self.x0[index]), [self.sde.dim])
-        named = zip(self.sde.params, tail, strict=False)
-        params = "".join(f", {name}={value:.4g}" for name, value in named)
-        return f"t={float(self.t[index]):g}, x={_shown(x)}{params}, a draw of the start law"
+def _draw_text(sde: SDE, t: Float[Array, " n"], x0: Float[Array, "n d+k"], index: int) -> str:
+    x, tail = np.split(np.asarray(x0[index]), [sde.dim])
+    params = "".join(f", {n}={value:.4g}" for n, value in zip(sde.params, tail, strict=False))
+    return f"t={float(t[index]):g}, x={_shown(x)}{params}, a draw of the start law"
 
 
 @eqx.filter_jit
@@ -105,16 +98,16 @@ def coefficients(
     return jax.vmap(one)(x0)
 
 
-def _require_finite(name: str, values: Array, where: _Where) -> None:
+def _require_finite(name: str, values: Array, where: Callable[[int], str]) -> None:
     good = np.all(np.isfinite(values), axis=tuple(range(1, values.ndim)))
     if not good.all():
         worst = int(np.argmin(good))
         raise ValueError(
-            f"`{name}` is not finite at {where.shown(worst)}; it is {_shown(values[worst])}."
+            f"`{name}` is not finite at {where(worst)}; it is {_shown(values[worst])}."
         )
 
 
-def _require_reached(sigma: np.ndarray, jacobian: np.ndarray, where: _Where) -> None:
+def _require_reached(sigma: np.ndarray, jacobian: np.ndarray, where: Callable[[int], str]) -> None:
     unreached = _lacks_rank(sigma)
     if unreached.any():
         unreached[unreached] = _lacks_rank(_reach(sigma[unreached], jacobian[unreached]))
@@ -124,7 +117,7 @@ def _require_reached(sigma: np.ndarray, jacobian: np.ndarray, where: _Where) -> 
         rank = np.linalg.matrix_rank(reach, tol=_SINGULAR * float(np.linalg.norm(reach, 2)))
         raise ValueError(
             "Noise must reach every component, directly or through the drift; at "
-            f"{where.shown(worst)}, it reaches {rank} of {dim} "
+            f"{where(worst)}, it reaches {rank} of {dim} "
             f"directions: the diffusion is {_shown(sigma[worst])}, the Jacobian of the drift is "
             f"{_shown(jacobian[worst])}. Add a little noise to the components that it does not "
             "reach, or remove components that are functions of the others."

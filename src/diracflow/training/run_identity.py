@@ -11,6 +11,7 @@ import os
 import pathlib
 import platform
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -29,16 +30,12 @@ _VARIABLES = ("XLA_FLAGS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_T
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that compute the results."""
-    from importlib.metadata import version
-
     packages = {name: version(name) for name in ("diracflow", "jax", "jaxlib", "equinox")}
     return {**packages, "python": platform.python_version()}
 
 
 def environment() -> dict[str, Any]:
     """Return versions, threads and the machine, in plain Python values."""
-    from importlib.metadata import version
-
     return {
         **versions(),
         **{name: version(name) for name in ("numpy", "scipy")},
