@@ -143,7 +143,7 @@ def test_no_run_starts_after_a_request_to_stop(sweep, tmp_path):
     request_stop(tmp_path / "stop")
     supervise(folder.path, found.base, tmp_path / "stop")
     assert folder.result() is None
-    assert not folder.log.exists()
+    assert not (folder.path / "log.txt").exists()
 
 
 def test_a_process_that_cannot_start_is_a_failed_run(sweep, tmp_path):

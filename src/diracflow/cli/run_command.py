@@ -84,42 +84,33 @@ def run_model(
         density = density.with_provenance(errors=tuple(result.summary()))
         density.save(out / file)
     run = {"model": name, "preset": preset, "settings": changes, "seed": seed}
+    run |= {"learn_seconds": seconds, "source": plan.source, "why_source": why_source}
+    return _written(density, problem, result, run, out / file, quiet)
+
+
+def _written(
+    density: LearnedDensity,
+    problem: Model,
+    result: Study | None,
+    run: dict[str, Any],
+    file: Path,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Write report and figures into the folder of `file`, print the errors, return the report."""
+    provenance, out = density.provenance, file.parent
     report = {
         **run,
-        "learn_seconds": seconds,
-        "source": plan.source,
-        "why_source": why_source,
-        **_summary(density, result),
-    }
-    _write(density, problem, result, report, out / file, quiet)
-    return report
-
-
-def _summary(density: LearnedDensity, result: Study | None) -> dict[str, Any]:
-    return {
         "status": density.status.name,
         "failed": density.status.failed,
         "horizon": density.horizon,
         "parameters": int(density.trajectory.thetas.shape[1]),
-        "steps": len(density.provenance.history),
+        "steps": len(provenance.history),
         "starts": 0 if result is None else len(result.starts),
         "laws": density.scope.describe(),
         "errors": [] if result is None else result.summary(),
-        "certificate": list(density.provenance.certificate),
-        "boundaries": list(density.provenance.boundaries),
+        "certificate": list(provenance.certificate),
+        "boundaries": list(provenance.boundaries),
     }
-
-
-def _write(
-    density: LearnedDensity,
-    problem: Model,
-    result: Study | None,
-    report: dict[str, Any],
-    file: Path,
-    quiet: bool,
-) -> None:
-    """Write report and figures into the folder of `file`, and print a table of the errors."""
-    out = file.parent
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
     if not quiet:
         bounds = report["certificate"]
@@ -129,6 +120,7 @@ def _write(
     if not quiet:
         written = ", ".join(("report.html", file.name, "report.json", *figures))
         emit(f"Report, model and figures are in {out}: {written}")
+    return report
 
 
 def _bounds(rows: list[dict[str, Any]], file: Path) -> str:

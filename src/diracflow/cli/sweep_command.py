@@ -78,8 +78,18 @@ def table_text(summary: dict[str, Any]) -> str:
     console = Console(width=None if sys.stdout.isatty() else 160, color_system=None)
     with console.capture() as captured:
         console.print(table)
-    shared = [f"Common to all runs: {settings_text(common)}."] if common else []
-    return "\n".join([captured.get().strip("\n"), *shared, *_notes(summary)])
+    failed = [row for row in summary["rows"] if row["failed"]]
+    lines = [
+        captured.get().strip("\n"),
+        *([f"Common to all runs: {settings_text(common)}."] if common else []),
+        "error: relative squared L2 error against the exact density at the horizon, mean over "
+        "starts; certificate: mean error bound.",
+        *(f"{row['run']}: {row['status']}: {row['message']}" for row in failed),
+        *(["Use `--retry` to resume the runs that failed."] if failed else []),
+        f"{summary['done']} of {len(summary['rows'])} runs are done, {len(failed)} failed; "
+        f"table.csv, table.json and the models are in {summary['out']}.",
+    ]
+    return "\n".join(lines)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -92,15 +102,3 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         "" if row["seconds"] is None else f"{row['seconds']:.0f}",
         *("" if row[name] is None else f"{row[name]:.1e}" for name in ("error", "certificate")),
     )
-
-
-def _notes(summary: dict[str, Any]) -> list[str]:
-    failed = [row for row in summary["rows"] if row["failed"]]
-    return [
-        "error: relative squared L2 error against the exact density at the horizon, mean over "
-        "starts; certificate: mean error bound.",
-        *(f"{row['run']}: {row['status']}: {row['message']}" for row in failed),
-        *(["Use `--retry` to resume the runs that failed."] if failed else []),
-        f"{summary['done']} of {len(summary['rows'])} runs are done, {len(failed)} failed; "
-        f"table.csv, table.json and the models are in {summary['out']}.",
-    ]

@@ -62,7 +62,7 @@ def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
             start_time=problem.start_time,
             progress=True,
             certify=run.certify,
-            checkpoint=folder.checkpoint,
+            checkpoint=folder.path / "checkpoint",
             memory_limit=run.memory_limit,
             **run.settings,
         )

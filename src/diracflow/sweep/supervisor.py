@@ -72,7 +72,7 @@ def _run_process(
     folder: RunFolder, command: list[str], env: dict[str, str], stop: Path, cores: set[int] | None
 ) -> None:
     with (
-        folder.log.open("ab") as log,
+        (folder.path / "log.txt").open("ab") as log,
         subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -62,14 +62,15 @@ def _runs(content: dict[str, Any], base: Path) -> Iterator[Run]:
             '`model = "benes"` or `file = "own.py:sde"`.'
         )
     common = {name: content[name] for name in _SHARED if name in content}
-    fixed = {
+    fixed: dict[str, Any] = {
         "certify": checked_flag("certify", content.get("certify", True)),
         "error_starts": checked_count("error_starts", content.get("error_starts", 16), 0),
         "memory_limit": content.get("memory_limit"),
     }
     names: set[str] = set()
     for table in tables:
-        for run in _runs_of_sde(table, common, fixed, base):
+        for values in _combinations(table, common, base):
+            run = Run(**values, **fixed)
             if run.name in names:
                 raise ValueError(f"the run {run.label} with seed {run.seed} occurs twice.")
             names.add(run.name)
@@ -77,9 +78,10 @@ def _runs(content: dict[str, Any], base: Path) -> Iterator[Run]:
             yield run
 
 
-def _runs_of_sde(
-    table: dict[str, Any], common: dict[str, Any], fixed: dict[str, Any], base: Path
-) -> Iterator[Run]:
+def _combinations(
+    table: dict[str, Any], common: dict[str, Any], base: Path
+) -> Iterator[dict[str, Any]]:
+    """Yield the fields of each run of one SDE."""
     _require_known(table, _SDE, "an SDE")
     settings = _table("settings", common) | _table("settings", table)
     _require_known(settings, [field.name for field in dataclasses.fields(Settings)], "settings")
@@ -94,8 +96,7 @@ def _runs_of_sde(
         digest = _checked_digest(**source, arguments=arguments, base=base)
         combined = itertools.product(*map(_product, (arguments, swept, settings)))
         for chosen, values, changes in combined:
-            fields = {**source, **values, **fixed}
-            yield Run(arguments=chosen, digest=digest, settings=changes, **fields)
+            yield {**source, **values, "arguments": chosen, "digest": digest, "settings": changes}
 
 
 def _checked_digest(

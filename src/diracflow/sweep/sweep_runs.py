@@ -134,14 +134,6 @@ class RunFolder:
 
     path: Path
 
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.txt"
-
     def prepare(self, run: Run) -> None:
         """Create the folder, write the specification of the run, and remove an earlier result."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -195,7 +187,7 @@ class Sweep:
             "preset": run.preset,
             "seed": run.seed,
             "settings": {n: v for n, v in replaced.items() if v is not None} | run.settings,
-            "status": "STOPPED" if holds_checkpoint(folder.checkpoint) else "WAITING",
+            "status": "STOPPED" if holds_checkpoint(folder.path / "checkpoint") else "WAITING",
             **plain(folder.result() or {}, words=False),
         }
         return {name: row.get(name) for name in COLUMNS}
