@@ -21,8 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..galerkin.collocation import Draws
-from ..galerkin.velocity import Solver, Velocity, survey, velocity
+from ..galerkin.collocation import Draws, Points
+from ..galerkin.rows import source_forcings
+from ..galerkin.velocity import ROUNDING, Solver, Velocity, survey, velocity
+from .implicit_loop import ImplicitLoop
 from .loop import MOST_CHANGE, SMALLEST, TimeLoop
 from .state import Status, diagnosis
 
