@@ -10,7 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from .inference_commands import bridge, filter, infer
-from .options import Equation, Json, ModelFile, Preset, Seed, TrainingOptions, expanded
+from .options import (
+    Equation,
+    Json,
+    ModelFile,
+    Preset,
+    ProblemOptions,
+    Seed,
+    Settings,
+    TrainingOptions,
+    changed_settings,
+    expanded,
+)
 from .queries import density, loglik, propagate, sample
 from .terminal import Exit, emit, only_results, run_process
 
@@ -67,18 +78,7 @@ def learn(
     out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write.")] = Path(
         "model.dflow"
     ),
-    starts: Annotated[
-        str | None,
-        typer.Option(help='Law of the start point: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
-    ] = None,
-    horizon: Annotated[float | None, typer.Option(help="Longest time since the start.")] = None,
-    params: Annotated[
-        str | None,
-        typer.Option(help='Laws of the parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
-    ] = None,
-    start_time: Annotated[
-        str | None, typer.Option(help="Start time of the process: a number or a law; default 0.")
-    ] = None,
+    problem: ProblemOptions,
     preset: Preset = "accurate",
     training: TrainingOptions,
     as_json: Json = False,
@@ -87,11 +87,27 @@ def learn(
     training.prepare()
     from .learn_command import learn_file
 
-    laws = (starts, params, start_time)
-    found = learn_file(target, out, laws, horizon, preset, training, quiet=as_json)
+    found = learn_file(target, out, problem, preset, training, quiet=as_json)
     if found:  # empty in all but the first of several processes
         text = "{file}: {status} up to t = {horizon:g}. {message}".format(**found)
         _conclude(found, as_json, text, failed=found["failed"])
+
+
+def plan(
+    target: Annotated[
+        str, typer.Argument(help="FILE.py:NAME, as for `learn`, or the name of a built-in model.")
+    ],
+    *,
+    problem: ProblemOptions,
+    preset: Preset = "accurate",
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show what `learn` would do and why, in seconds, without training."""
+    from .learn_command import plan_of_file
+
+    found = plan_of_file(target, problem, preset, changed_settings(settings), BUILT_IN)
+    _conclude(found.describe(), as_json, str(found))
 
 
 def sweep(
@@ -187,7 +203,7 @@ def explore(
 
 
 for _function in (
-    *(run, learn, sweep),
+    *(run, learn, plan, sweep),
     *(info, check, report, explore),
     *(density, sample, propagate, loglik),
     *(bridge, filter, infer),

@@ -11,13 +11,15 @@ import jax.random as jr
 
 from ..density.learned import LearnedDensity
 from ..learning import TrainingFailed, learn
-from ..models.catalogue import Model, named_object
+from ..models.catalogue import Model, model, named_object
+from ..planning.plan import Plan
+from ..planning.prepare import plan
 from ..planning.settings import settings_for
 from ..sde.sde import SDE
 from ..training.checkpoint_file import holds_checkpoint
 from ..training.multiprocess import ProcessLost
 from .inputs import parse_law, parse_laws, parse_number_or_law, prepare_jax
-from .options import TrainingOptions
+from .options import ProblemOptions, TrainingOptions
 from .tables import require_writable
 from .terminal import Exit, Stopped, stoppable
 
@@ -25,8 +27,7 @@ from .terminal import Exit, Stopped, stoppable
 def learn_file(
     target: str,
     out: Path,
-    laws: tuple[str | None, str | None, str | None],
-    horizon: float | None,
+    problem: ProblemOptions,
     preset: str,
     training: TrainingOptions,
     *,
@@ -40,8 +41,7 @@ def learn_file(
 
     - `target`: FILE.py:NAME of an SDE or a `Model`.
     - `out`: the model file. A failed training is written to `partial-NAME` in the same folder.
-    - `laws`: JSON descriptions of the laws of start point, parameters and start time.
-    - `horizon`: the longest time since the start; `None` takes that of a `Model`.
+    - `problem`: laws and horizon, which replace those of a `Model`.
     - `preset`: the preset.
     - `training`: seed, changed settings, checkpoints and resources.
     - `quiet`: show no progress.
@@ -50,11 +50,11 @@ def learn_file(
     prepare_jax()
     changes = training.changes()
     settings_for(preset, **changes)  # raises an error before anything is computed
-    problem = _problem(named_object(target), laws, horizon)
+    arguments = _problem(named_object(target), problem)
     out.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     options = {"preset": preset, "progress": not quiet, **training.resources(), **changes}
-    density = learned(problem, training.seed, **options)
+    density = learned(arguments, training.seed, **options)
     if density is None:
         return {}
     if density.status.failed:  # it must not replace an earlier model
@@ -113,20 +113,27 @@ def problem_of(found: Model) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
 
 
-def _problem(
-    found: SDE | Model, laws: tuple[str | None, str | None, str | None], horizon: float | None
-) -> dict[str, Any]:
+def plan_of_file(
+    target: str, problem: ProblemOptions, preset: str, changes: dict[str, Any], built_in: Any
+) -> Plan:
+    """Return the plan of a training, for an SDE in a file or a built-in model."""
+    prepare_jax()
+    settings_for(preset, **changes)  # raises an error before anything is computed
+    found = model(target) if target in built_in else named_object(target)
+    return plan(**_problem(found, problem), preset=preset, **changes)
+
+
+def _problem(found: SDE | Model, options: ProblemOptions) -> dict[str, Any]:
     """Return SDE, laws and horizon as arguments of `learn`; options replace those of a `Model`."""
-    starts, params, start_time = laws
     problem: dict[str, Any] = problem_of(found) if isinstance(found, Model) else {"sde": found}
-    if starts is not None:
-        problem["starts"] = parse_law(starts)
-    if horizon is not None:
-        problem["horizon"] = horizon
-    if params is not None:
-        problem["params"] = parse_laws("--params", params)
-    if start_time is not None:
-        problem["start_time"] = parse_number_or_law(start_time)
+    if options.starts is not None:
+        problem["starts"] = parse_law(options.starts)
+    if options.horizon is not None:
+        problem["horizon"] = options.horizon
+    if options.params is not None:
+        problem["params"] = parse_laws("--params", options.params)
+    if options.start_time is not None:
+        problem["start_time"] = parse_number_or_law(options.start_time)
     if "starts" not in problem:
         raise ValueError(
             "An SDE needs `--starts`, the law of its start points, such as "

@@ -94,14 +94,49 @@ class TableOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class ProblemOptions:
+    """Laws and horizon of an SDE. They replace those of a model."""
+
+    starts: Annotated[
+        str | None,
+        typer.Option(help='Law of the start point: \'{"law": "Normal", "mean": 0, "std": 1}\'.'),
+    ] = None
+    horizon: Annotated[float | None, typer.Option(help="Longest time since the start.")] = None
+    params: Annotated[
+        str | None,
+        typer.Option(help='Laws of the parameters: \'{"rate": {"law": "Uniform", ...}, ...}\'.'),
+    ] = None
+    start_time: Annotated[
+        str | None, typer.Option(help="Start time of the process: a number or a law; default 0.")
+    ] = None
+
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
+]
+
+
+def changed_settings(settings: list[str] | None) -> dict[str, Any]:
+    """Return the settings of `--set` options by name."""
+    changes: dict[str, Any] = {}
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"`--set` takes name=value; got {text!r}.")
+        try:
+            changes[name.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            changes[name.strip()] = value.strip()
+    return changes
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainingOptions:
     """Seed, settings, checkpoints and resources of a training."""
 
     seed: Seed = 0
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting of the preset: --set tolerance=1e-4."),
-    ] = None
+    settings: Settings = None
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Save checkpoints in this directory; the same command resumes there."),
@@ -158,16 +193,7 @@ class TrainingOptions:
 
     def changes(self) -> dict[str, Any]:
         """Return the settings that replace those of the preset."""
-        changes: dict[str, Any] = {}
-        for text in self.settings or []:
-            name, equals, value = text.partition("=")
-            if not equals or not name:
-                raise ValueError(f"`--set` takes name=value; got {text!r}.")
-            try:
-                changes[name.strip()] = json.loads(value)
-            except json.JSONDecodeError:
-                changes[name.strip()] = value.strip()
-        return changes
+        return changed_settings(self.settings)
 
     def resources(self) -> dict[str, Any]:
         """Return checkpoint and resources as keywords of `learn`."""

@@ -227,7 +227,12 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: ArrayLike | None,
     ) -> Float[Array, "*batch d+k"]:
         """Append the parameters and the start time to `x0`, after checking them."""
-        if not params and start_time is None and not self.params and self.start_time is not None:
+        if (
+            params is None
+            and start_time is None
+            and not self.params
+            and self.start_time is not None
+        ):
             return x0
         values = checked_params(params, self.params, self.param_bounds)
         times = checked_start_time(start_time, self.start_time, self.start_time_bounds)
