@@ -50,8 +50,9 @@ def told(trained):
     return trained.with_provenance(
         certificate=CERTIFICATE,
         errors=ERRORS,
-        preset=HOSTILE,
-        plan=dataclasses.replace(trained.provenance.plan, reasons={"source": HOSTILE}),
+        plan=dataclasses.replace(
+            trained.provenance.plan, preset=HOSTILE, reasons={"source": HOSTILE}
+        ),
         versions={HOSTILE: HOSTILE},
     )
 
