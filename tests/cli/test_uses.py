@@ -10,6 +10,7 @@ import pytest
 import diracflow as df
 from diracflow.cli import app, inputs
 from diracflow.cli.tables import read_series
+from diracflow.models.catalogue import named_object
 from helpers import still_density
 
 

@@ -8,7 +8,7 @@ import pytest
 import diracflow as df
 from diracflow.galerkin.collocation import Points, centred, draw, per_point, place
 from diracflow.galerkin.implicit import factor, iterate, system, values_at
-from diracflow.galerkin.rows import Rows, gram_matrix
+from diracflow.galerkin.rows import Rows, assemble, gram_matrix, linearise
 from diracflow.galerkin.velocity import normal_equations, relative_residual, survey, velocity
 from diracflow.sde.quasi_random import CUBES
 from helpers import ansatz_for, problem_for

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from diracflow.training.checkpoint_file import packed_state, unpacked_state
-from diracflow.training.multiprocess import ProcessLost, join
+from diracflow.training.multiprocess import ProcessGroup, ProcessLost, detect_lost_processes, join
 from diracflow.training.state import State
 from helpers import RECORD
 from kept_run import learned
