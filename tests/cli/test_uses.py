@@ -212,5 +212,5 @@ def test_an_sde_is_found_in_a_file(tmp_path):
         "sde = df.SDE(lambda t, x: -x, lambda t, x: jnp.eye(1), 1)\n"
     )
     assert named_object(f"{file}:sde").dim == 1
-    with pytest.raises(ValueError, match=r"must be a `diracflow.SDE`; found int"):
+    with pytest.raises(ValueError, match=r"must be a `diracflow.SDE` or.*; found int"):
         named_object(f"{file}:other")
