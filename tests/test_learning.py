@@ -207,7 +207,7 @@ def test_collapsing_steps_end_in_a_status(getkey):
 )
 def test_limits_return_what_was_learned(limit, status, getkey):
     model = df.models.benes()
-    with pytest.warns(UserWarning, match=f"{next(iter(limit))}.*looks like"):
+    with pytest.warns(UserWarning, match=f"{next(iter(limit))}.*likely cause"):
         density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **SMALL, **limit)
     assert density.status.name == status
     assert density.horizon < 1.0
@@ -231,9 +231,9 @@ MODEL = df.models.benes()
 BAD_CALLS = {
     "horizon zero": ({"horizon": 0.0}, "`horizon` must be positive; got 0"),
     "horizon negative": ({"horizon": -1.0}, "`horizon` must be positive"),
-    "horizon infinite": ({"horizon": np.inf}, "`horizon` must be finite"),
-    "horizon text": ({"horizon": "long"}, "`horizon` must be a number"),
-    "start time": ({"start_time": np.nan}, "`start_time` must be finite"),
+    "horizon infinite": ({"horizon": np.inf}, "`horizon` must be one finite number"),
+    "horizon text": ({"horizon": "long"}, "`horizon` must be one finite number"),
+    "start time": ({"start_time": np.nan}, "`start_time` must be one finite number"),
     "no law": ({"starts": np.zeros(2)}, "`starts` must be a law"),
     "law of other size": ({"starts": df.Normal(np.zeros(3), 1.0)}, "3 components.*2"),
     "not an sde": ({"sde": "benes"}, "`sde` must be a `diracflow.SDE`"),

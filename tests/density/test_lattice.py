@@ -194,7 +194,7 @@ def test_files_keep_lattices(line, tmp_path):
         ("moves", lambda a: 2 * a, "must be probabilities"),
         ("moves", lambda a: a * np.nan, "must be probabilities"),
         ("points", lambda a: np.full_like(a, np.inf), "must be finite"),
-        ("points", lambda a: a[:, :0], "cannot be built"),
+        ("points", lambda a: a[:, :0], "its lattice must have"),
     ],
 )
 def test_wrong_lattices_are_refused(line, tmp_path, name, change, message):

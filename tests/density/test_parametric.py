@@ -245,8 +245,8 @@ BAD_FAMILIES = {
     "no p": (lambda t, x: -x, unit, ("rate",), r"`drift\(t, x, p\)`.*three arguments"),
     "unknown name": (lambda t, x, p: p["speed"] * x, unit, ("rate",), "KeyError: 'speed'"),
     "names missing": (rate_drift, unit, (), r"`drift\(t, x\)`.*if `params` names any"),
-    "a string": (rate_drift, unit, "rate", "different names"),
-    "twice": (rate_drift, unit, ("rate", "rate"), "different names"),
+    "a string": (rate_drift, unit, "rate", "distinct names"),
+    "twice": (rate_drift, unit, ("rate", "rate"), "distinct names"),
 }
 
 

@@ -84,7 +84,7 @@ def test_queries_take_the_start_time(learned):
 
 
 def test_bad_start_times_are_refused(learned):
-    with pytest.raises(ValueError, match="give it"):
+    with pytest.raises(ValueError, match="pass it"):
         learned.log_prob(X, 0.1, X0)
     with pytest.raises(ValueError, match=r"`start_time` must lie in \[0, 1\]"):
         learned.log_prob(X, 0.1, X0, start_time=1.5)

@@ -226,7 +226,10 @@ class ComposedDensity(AbstractTransitionDensity):
 
         - `horizon`: the longest time; a shorter one than now changes nothing.
         """
-        return self._of_base("extended")(max(checked_number("horizon", horizon), self.horizon))
+        wanted = checked_number("horizon", horizon)
+        if wanted <= 0:
+            raise ValueError(f"`horizon` must be positive; got {wanted:g}.")
+        return self if wanted <= self.horizon else self._of_base("extended")(wanted)
 
     def source_only(self) -> "ComposedDensity":
         """Return the same composition of the source of the base, without its flow."""

@@ -15,7 +15,7 @@ _GROUPS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """What `learn` does for one problem. Nothing is left open.
 
