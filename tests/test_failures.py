@@ -148,8 +148,8 @@ REFUSED = {
     "no noise": ({"diffusion": lambda t, x: jnp.zeros((1, 1))}, "Noise must reach every component"),
     "noise beyond float64": ({"diffusion": lambda t, x: 1e-200 * jnp.eye(1)}, "too small for floa"),
     "drift beyond float64": ({"drift": lambda t, x: 1e200 * jnp.tanh(x)}, "not finite at one sta"),
-    "narrow": ({"starts": df.Normal(0.0, 1e-170)}, "too narrow, or too wide"),
-    "wide": ({"starts": df.Normal(0.0, 1e170)}, "too narrow, or too wide"),
+    "narrow": ({"starts": df.Normal(0.0, 1e-170)}, "too narrow or too wide"),
+    "wide": ({"starts": df.Normal(0.0, 1e170)}, "too narrow or too wide"),
 }
 
 

@@ -207,6 +207,17 @@ def test_wrong_lattices_are_refused(line, tmp_path, name, change, message):
         df.load(path)
 
 
+@pytest.mark.parametrize("legs", [0, 10**6])
+def test_numbers_of_subintervals_are_bounded(line, tmp_path, legs):
+    path = tmp_path / "model.dflow"
+    line.save(path)
+    header, arrays = unpacked(path.read_bytes())
+    header["density"]["fields"]["legs"] = legs
+    path.write_bytes(signed(header, arrays))
+    with pytest.raises(df.ModelFileError, match="with 1 to 16 subintervals"):
+        df.load(path)
+
+
 def test_densities_of_one_leg_have_no_lattice(line, tmp_path):
     path = tmp_path / "model.dflow"
     still_density(LINE).save(path)
