@@ -11,10 +11,17 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
-from ..density.formatting import ends_in_words, in_words, residuals_in_words
 from ..density.guard import OutsideWarning
 from ..density.learned import LearnedDensity
-from ..density.summary import certificate_table, described, landmarks, split
+from ..density.summary import (
+    certificate_table,
+    described,
+    format_boundaries,
+    format_law,
+    format_residuals,
+    landmarks,
+    split,
+)
 from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
 from ..evaluate.errors import study
 from ..explore.explorer import Explorer
@@ -45,15 +52,15 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "SDE": f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns",
     }
     if any(part["domain"] != "Real" for part in sde["domain"]):
-        lines["domain"] = " x ".join(in_words(part) for part in header["maps"])
-        lines["ends"] = ends_in_words(header["boundaries"])
+        lines["domain"] = " x ".join(format_law(part) for part in header["maps"])
+        lines["ends"] = format_boundaries(header["boundaries"])
     lines |= {
-        "starts": in_words(header["starts"]),
-        **{f"  {part['name']}": in_words(part) for part in header["params"]},
-        "start time": f"{header['start_time']:g}" if law is None else in_words(law),
+        "starts": format_law(header["starts"]),
+        **{f"  {part['name']}": format_law(part) for part in header["params"]},
+        "start time": f"{header['start_time']:g}" if law is None else format_law(law),
         "horizon": _horizon(header),
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
-        "held-out residual": residuals_in_words([record["fresh_residual"] for record in history]),
+        "held-out residual": format_residuals([record["fresh_residual"] for record in history]),
         "key": str(header["key"]),
         "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
     }

@@ -139,12 +139,12 @@ class ComposedDensity(AbstractTransitionDensity):
 
     @property
     def provenance(self) -> Provenance:
-        """How the base was trained."""
+        """The provenance of the base."""
         return self._of_base("provenance")
 
     @property
     def status(self) -> Status:
-        """How the training of the base ended."""
+        """The status with which the training of the base ended."""
         return self._of_base("status")
 
     def residual(

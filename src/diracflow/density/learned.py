@@ -109,7 +109,7 @@ class TransitionDensity(AbstractTransitionDensity):
 
     @property
     def status(self) -> Status:
-        """How the training ended."""
+        """The status with which the training ended."""
         return self.provenance.status
 
     def residual(

@@ -10,7 +10,7 @@ from ..training.state import Record, Status
 # Compared by identity: JAX hashes static fields on every call, and histories are long.
 @dataclasses.dataclass(frozen=True, eq=False)
 class Provenance:
-    """How a density was learned.
+    """The plan and the course of the training of a density.
 
     **Arguments:**
 

@@ -1,9 +1,12 @@
-"""What a density says of itself wherever it goes: its certificate over time, its equation as text.
+"""Descriptions of a density for files, reports and people: error bounds, equation, laws.
 
-Two starts stand for the law: its centre, and a point as far out as one draw in twenty.
+Error bounds are computed from two starts: the centre of the start law, and an edge beyond which one
+draw in twenty lies.
 """
 
 import inspect
+from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import jax
@@ -18,14 +21,14 @@ from ..sde.laws import AbstractLaw
 from ..sde.sde import SDE
 from .learned import LearnedDensity
 
-# Shares of the horizon for which the certificate is kept.
+# Times of the stored error bounds, relative to the horizon.
 SHARES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
-# Share of the start law further out than its edge.
+# Share of the start law beyond its edge.
 _EDGE = 0.05
 
 
 def landmarks(starts: AbstractLaw) -> dict[str, np.ndarray]:
-    """Centre and edge of a law."""
+    """Return the centre and the edge of a law."""
     dim = starts.dim
     assert dim is not None  # expanded before anything is learned
     outwards = np.sqrt(chdtri(dim, _EDGE) / dim)
@@ -37,12 +40,12 @@ def landmarks(starts: AbstractLaw) -> dict[str, np.ndarray]:
 
 
 def split(density: LearnedDensity, g: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-    """Start, and keywords of a query, from all that is given."""
+    """Split a conditioning vector into the start and the keywords of a query."""
     return g[..., : density.dim], density._keywords(g[..., density.dim :])
 
 
 def described(density: LearnedDensity, g: np.ndarray) -> dict[str, Any]:
-    """All that is given, in plain Python."""
+    """Return a conditioning vector in plain Python."""
     x0, keywords = split(density, g)
     params = {name: float(value) for name, value in keywords["params"].items()}
     time = keywords["start_time"]
@@ -54,7 +57,7 @@ def described(density: LearnedDensity, g: np.ndarray) -> dict[str, Any]:
 
 
 def certificate_table(density: LearnedDensity, key: PRNGKeyArray) -> tuple[dict[str, Any], ...]:
-    """The certificate over time at the landmarks, in plain Python."""
+    """Compute the error bound over time at the two starts, in plain Python."""
     times, starts = density.horizon * np.array(SHARES), landmarks(density.scope.law)
     with jax.enable_x64(True):
         x0, keywords = split(density, np.stack(list(starts.values())))
@@ -73,7 +76,7 @@ def certificate_table(density: LearnedDensity, key: PRNGKeyArray) -> tuple[dict[
 
 
 def equation_text(sde: SDE) -> dict[str, str]:
-    """The coefficients as their author wrote them, as far as Python knows; never executed."""
+    """Return the source text of the coefficients, which is never executed."""
     return {"drift": _source(sde._drift), "diffusion": _source(sde._diffusion)}
 
 
@@ -82,3 +85,38 @@ def _source(function: Any) -> str:
         return inspect.getsource(getattr(function, "func", function)).strip()
     except (OSError, TypeError):
         return repr(function)
+
+
+def format_law(description: Mapping[str, Any]) -> str:
+    """Format the description of a law or a domain as a call of its constructor."""
+    kind = "law" if "law" in description else "domain"
+    rest = {name: value for name, value in description.items() if name not in (kind, "name")}
+    return f"{description[kind]}({', '.join(f'{name}={_value(rest[name])}' for name in rest)})"
+
+
+def format_boundaries(boundaries: Sequence[Mapping[str, Any]]) -> str:
+    """Format the results of Feller's test."""
+    return "; ".join(
+        f"component {row['component']} at {row['end']:g}: "
+        f"{'ACCESSIBLE, unreliable near it' if row['accessible'] else 'not reached'}"
+        f" (index {row['index'] and round(row['index'], 3)})"
+        for row in boundaries
+    )
+
+
+def format_residuals(held_out: Sequence[float]) -> str:
+    """Format the held-out residuals of the steps of a training."""
+    # The first step has no earlier velocity, and so no held-out residual.
+    values = list(held_out)[1:]
+    if not values:
+        return "none recorded"
+    return f"median {median(values):.1e}, largest {max(values):.1e}, last {values[-1]:.1e}"
+
+
+def _value(value: Any) -> str:
+    """Format a value, or the laws of a product or a mixture."""
+    if isinstance(value, Mapping):
+        return format_law(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -17,7 +17,7 @@ _GROUPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What `learn` does for one problem. Nothing is left open.
+    """Every choice that `learn` makes for one problem.
 
     The fields from `tolerance` to `max_seconds` are those of `diracflow.Settings`, resolved.
     `print(plan)` shows the choices with their reasons.

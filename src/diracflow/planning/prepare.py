@@ -42,7 +42,7 @@ from .subinterval_rule import context_rule, require_autonomous, subinterval_rule
 
 
 class Resources(NamedTuple):
-    """What a training may use: devices, rows held at once, gigabytes of memory."""
+    """The devices, rows held at once and gigabytes that a training may use."""
 
     layout: Layout
     memory_limit: float | None = None

@@ -1,4 +1,4 @@
-"""What figures share: style, checks of arguments, and parts such as heat maps and quantile bands.
+"""Parts that figures share: style, checks of arguments, heat maps, quantile bands.
 
 The style is colour-blind safe and legible in print. Colours have the same meaning everywhere: blue
 for learned densities, black for exact values, orange for the source alone or for observations. They

@@ -16,9 +16,16 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..density.formatting import ends_in_words, in_words, residuals_in_words
 from ..density.learned import LearnedDensity
-from ..density.summary import described, equation_text, landmarks, split
+from ..density.summary import (
+    described,
+    equation_text,
+    format_boundaries,
+    format_law,
+    format_residuals,
+    landmarks,
+    split,
+)
 from ..training.state import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from .axes import EXACT, LEARNED, SOURCE
@@ -110,11 +117,11 @@ def _learned(density: LearnedDensity) -> Iterator[str]:
     )
     rows: dict[str, object] = {"components": density.dim, "noise columns": density.sde.noise_dim}
     if any(part.describe()["domain"] != "Real" for part in density.sde.domain):
-        rows["domain"] = " × ".join(in_words(part.describe()) for part in density.chart.maps)
-        rows["its ends"] = ends_in_words(density.provenance.boundaries) or "not tested"
-    rows["start law"] = in_words(density.starts.describe())
-    rows |= {f"parameter {n}": in_words(law.describe()) for n, law in density.scope.named.items()}
-    rows["start time"] = f"{density.start_time:g}" if law is None else in_words(law.describe())
+        rows["domain"] = " × ".join(format_law(part.describe()) for part in density.chart.maps)
+        rows["its ends"] = format_boundaries(density.provenance.boundaries) or "not tested"
+    rows["start law"] = format_law(density.starts.describe())
+    rows |= {f"parameter {n}": format_law(law.describe()) for n, law in density.scope.named.items()}
+    rows["start time"] = f"{density.start_time:g}" if law is None else format_law(law.describe())
     rows["horizon"] = f"{density.horizon:g}"
     if bounds:
         last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
@@ -211,7 +218,7 @@ def _training(density: LearnedDensity) -> Iterator[str]:
             "steps": f"{steps} accepted, {rejected} rejected",
             "time": f"{provenance.seconds:.1f} s{each}",
             "parameters": density.trajectory.thetas.shape[1],
-            "held-out residual": residuals_in_words(held_out),
+            "held-out residual": format_residuals(held_out),
             "preset": plan.preset,
             "random key": list(provenance.key),
             "versions": versions or "not recorded",
