@@ -47,7 +47,10 @@ def sweep(tmp_path, monkeypatch):
         (tmp_path / "study.toml").write_text(f'seed = {seeds}\n[[sde]]\nmodel = "brownian"')
         return read_sweep(tmp_path / "study.toml")
 
-    return read
+    # A process in the background may have been started with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield read
+    signal.signal(signal.SIGINT, before)
 
 
 def parents(sweep):
