@@ -36,7 +36,7 @@ test-slow: $(STAMP)
 # gives of everything. A part of the tests that touches every package we import.
 NEWEST ?= $(shell .ci/newest-python)
 NEWEST_TESTS := $(addprefix tests/,sde/test_sde.py sde/test_laws.py training/test_step.py \
-	density/test_files.py uses/test_numpyro_law.py view/test_lines.py planning/test_settings.py)
+	density/test_files.py uses/test_numpyro.py view/test_lines.py planning/test_settings.py)
 
 test-newest: .venv-newest/installed
 	.venv-newest/bin/python -m pytest -n 2 --dist loadfile $(NEWEST_TESTS)
