@@ -124,7 +124,7 @@ def fuzz(count, seed, folder, keep):
         else:
             changed, how = forged(rng, *unpacked(contents[base]))
             tried("forged", f"{base}: {how}", changed)
-        if index % 1000 == 999:
+        if index % 1000 == 999 or index == count - 1:
             jax.clear_caches()
             report()
 
