@@ -5,7 +5,7 @@ import pathlib
 import time
 
 # Two workers fill two cores. Spinning BLAS threads would slow them down: the moment closure, which
-# integrates small matrices, takes ten times as long with them. NumPy reads this on import.
+# integrates small matrices, takes several times as long with them. NumPy reads this on import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax

@@ -10,18 +10,14 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 from scipy.special import chdtrc
 
-from ..sde.chart import Chart
-from ..sde.conditioning import ConditioningLaws, furthest
+from ..sde.conditioning import OUTSIDE, ConditioningLaws, furthest
 from ..transition.batching import in_batches
 from ..transition.device_cache import compiled
 
-# Starts with less than this part of the start law beyond them are outside.
-OUTSIDE = 1e-4
 # A large batch of draws of the law has some outside. Up to this part of a batch causes no warning,
 # unless a start is further out than the furthest of that number of draws would be.
 _FEW = 0.01
@@ -34,14 +30,6 @@ _SMALL = 64
 
 class OutsideWarning(UserWarning):
     """A density was evaluated for starts outside the law it was trained on."""
-
-
-def outside_starts(
-    scope: ConditioningLaws, chart: Chart, g: Float[Array, "n d+k"]
-) -> Bool[Array, " n"]:
-    """Return `True` for starts outside, which are given in the coordinates of a chart."""
-    y, rest = jnp.split(g, [len(chart.maps)], axis=1)
-    return scope.outside(jnp.concatenate([jax.vmap(chart.from_real)(y), rest], axis=1), OUTSIDE)
 
 
 def known_inside(x0: Float[Array, "*batch d+k"], once_for: object) -> bool:

@@ -15,11 +15,10 @@ from jaxtyping import Array, Float
 from scipy.special import ndtr
 
 from ..planning.subinterval_rule import PLANE
-from ..sde.conditioning import furthest
+from ..sde.conditioning import OUTSIDE, furthest
 from ..sde.laws import AbstractLaw
 from ..sde.quasi_random import sobol
 from ..transition.transition_density import AbstractTransitionDensity
-from .guard import OUTSIDE
 from .lattice import Lattice, log_row
 from .subintervals import Division, noise_rows
 

@@ -15,7 +15,7 @@ from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.argument_checks import checked_point
 from ..sde.chart import Chart, plain_chart
-from ..sde.conditioning import ConditioningLaws
+from ..sde.conditioning import OUTSIDE, ConditioningLaws
 from ..sde.domains import AbstractDomain, require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
@@ -26,7 +26,7 @@ from ..transition.broadcast import map_points
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .composed import ComposedDensity
 from .extension import extended_horizon
-from .guard import OUTSIDE, guard, known_inside
+from .guard import guard, known_inside
 from .provenance import Provenance
 
 
