@@ -23,9 +23,10 @@ from ..transition.device_cache import compiled
 _FEW = 0.01
 # Densities, by their provenance, that have warned already.
 _WARNED: WeakSet = WeakSet()
-# The starts that were last found inside, so that repeated queries from one start are fast.
+# Small sets of starts found inside, and how many of them are kept for a density, so that repeated
+# queries from a few starts are fast.
 _INSIDE: WeakKeyDictionary = WeakKeyDictionary()
-_SMALL = 64
+_SMALL, _KEPT = 64, 256
 
 
 class OutsideWarning(UserWarning):
@@ -33,11 +34,11 @@ class OutsideWarning(UserWarning):
 
 
 def known_inside(x0: Float[Array, "*batch d+k"], once_for: object) -> bool:
-    """Return `True` if exactly these starts were found inside by the last call of `guard`."""
+    """Return `True` if exactly these starts were found inside by an earlier call of `guard`."""
     if x0.size > _SMALL:
         return False
     values = np.asarray(x0)
-    return _INSIDE.get(once_for) == (values.dtype, values.tobytes())
+    return (values.dtype, values.tobytes()) in _INSIDE.get(once_for, ())
 
 
 def guard(
@@ -53,8 +54,10 @@ def guard(
     outside = squared > furthest(scope.freedom, OUTSIDE)
     if not np.any(outside):
         if x0.size <= _SMALL:
-            values = np.asarray(x0)
-            _INSIDE[once_for] = (values.dtype, values.tobytes())
+            values, found = np.asarray(x0), _INSIDE.setdefault(once_for, set())
+            if len(found) >= _KEPT:
+                found.clear()
+            found.add((values.dtype, values.tobytes()))
         return
     if strict:
         raise ValueError(_message(scope, np.asarray(x0), squared, outside))
