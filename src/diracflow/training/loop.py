@@ -129,7 +129,6 @@ class TimeLoop(abc.ABC):
 
         It is valid between steps only: attempts at a step change lengths and regularisation.
         """
-        values = {name: getattr(self, name) for name in self.CARRIED} | self.regularisation.state()
         return State(
             clocks=tuple(self.clocks),
             thetas=tuple(self.thetas),
@@ -137,7 +136,8 @@ class TimeLoop(abc.ABC):
             last=tuple(self.last),
             history=tuple(self.history),
             seconds=self.seconds(),
-            carried={name: value for name, value in values.items() if value is not None},
+            carried={name: getattr(self, name) for name in self.CARRIED}
+            | {"regularisation": dict(vars(self.regularisation))},
         )
 
     def restore(self, state: State) -> None:
@@ -147,10 +147,9 @@ class TimeLoop(abc.ABC):
         self.history = list(state.history)
         self.clock, self.theta = self.clocks[-1], self.thetas[-1]
         self._began = time.monotonic() - state.seconds
-        self.regularisation.restore(state.carried)
+        vars(self.regularisation).update(state.carried["regularisation"])
         for name in self.CARRIED:
-            if name in state.carried:
-                setattr(self, name, state.carried[name])
+            setattr(self, name, state.carried[name])
 
     def record(self, length: float, forcing: float, fresh_residual: float, **figures: Any) -> None:
         """Append the record of the step that has just been made."""

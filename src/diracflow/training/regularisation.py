@@ -10,9 +10,6 @@ residuals on a single set of points are noisy, the value changes only after anot
 better for several steps.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 # Ratio of neighbouring candidate values.
@@ -40,19 +37,6 @@ class Regularisation:
         self._fixed = fixed is not None
         self._evidence = np.zeros(3)
         self._raised = _IMPLICIT_LEAST
-
-    def state(self) -> dict[str, Any]:
-        """Return the state by names, for checkpoints."""
-        return {
-            "regularisation": self.value,
-            "evidence": self._evidence,
-            "lifted": self._raised,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that `state` returned."""
-        self.value, self._evidence = state["regularisation"], state["evidence"]
-        self._raised = state["lifted"]
 
     @property
     def strength(self) -> float:
