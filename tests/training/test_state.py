@@ -73,8 +73,9 @@ def test_all_that_steps_change_is_carried(monkeypatch):
     assert len(set(made.CARRIED)) == len(made.CARRIED)
     # Compiled code may differ between a number of Python's and one of NumPy's.
     carried = made.state().carried
-    values = [made.clock, *carried.values(), *carried["regularisation"].values()]
-    numbers = [v for v in values if not isinstance(v, np.ndarray | dict)]
+    nested = (*carried["regularisation"].values(), *carried["diagnostics"])
+    values = [made.clock, *carried.values(), *nested]
+    numbers = [v for v in values if not isinstance(v, np.ndarray | dict | tuple)]
     assert all(type(number) in (float, int, bool) for number in numbers)
 
 

@@ -42,8 +42,12 @@ class Model(eqx.Module):
 P = ParamSpec("P")
 
 
+# The built-in models by name.
+MODELS: dict[str, Callable[..., Model]] = {}
+
+
 def built_in(make: Callable[P, Model]) -> Callable[P, Model]:
-    """Store name and arguments of a built-in model in its SDE, from which files restore it."""
+    """Register a model, and store its name and arguments in its SDE, so that files restore it."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)
@@ -53,6 +57,7 @@ def built_in(make: Callable[P, Model]) -> Callable[P, Model]:
         arguments = json.dumps(bound.arguments, default=lambda value: np.asarray(value).tolist())
         return dataclasses.replace(model, sde=model.sde.with_origin((model.name, arguments)))
 
+    MODELS[make.__name__] = marked
     return marked
 
 

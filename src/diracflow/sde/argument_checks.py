@@ -181,14 +181,10 @@ def real_numbers(name: str, value: Any) -> Array:
         with jax.ensure_compile_time_eval():
             array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
+        sentence = str(error).split(". ")[0].split("\n")[0].rstrip(".")  # the first one
         raise ValueError(
-            f"`{name}` must be an array of real numbers; got {_brief(value)} ({_first(error)})."
+            f"`{name}` must be an array of real numbers; got {_brief(value)} ({sentence})."
         ) from error
     if jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer):
         return array.astype(dtype)
     raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
-
-
-def _first(error: Exception) -> str:
-    """Return the first sentence of an error of JAX or NumPy."""
-    return str(error).split(". ")[0].split("\n")[0].rstrip(".")

@@ -22,7 +22,7 @@ from ..storage.container import packed, read_container, unpacked
 from ..storage.files import Locked, locked, write_atomically
 from ..storage.strict_json import DataFileError, json_text
 from .run_identity import Identity
-from .state import Record, State
+from .state import Diagnostics, Record, State
 
 
 class CheckpointError(ValueError):
@@ -54,7 +54,9 @@ class Contents:
     certificate: Table | None = None  # of the density so far, if it was computed
 
 
-_CLASSES = {cls.__name__: cls for cls in (Contents, Identity, Fingerprint, State, Record)}
+_CLASSES: dict[str, type] = {
+    cls.__name__: cls for cls in (Contents, Identity, Fingerprint, State, Record, Diagnostics)
+}
 
 
 def encoded(contents: Contents) -> bytes:

@@ -74,11 +74,8 @@ class Regularisation:
         Residuals below `enough` need not decrease further.
         """
         current = float(residuals[len(residuals) // 2])
-        if len(residuals) == 3 and np.all(np.isfinite(residuals)):
-            self._move(residuals, enough)
-        return current
-
-    def _move(self, residuals: np.ndarray, enough: float) -> None:
+        if len(residuals) < 3 or not np.all(np.isfinite(residuals)):
+            return current
         logs = np.log(np.maximum(residuals, 1e-300))
         self._evidence = _MEMORY * self._evidence + (1 - _MEMORY) * (logs - logs[1])
         if residuals[2] <= enough:
@@ -91,3 +88,4 @@ class Regularisation:
         if move != 1:
             self.value = float(self.candidates()[move])
             self._evidence = np.zeros(3)
+        return current

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,6 +35,15 @@ class Record:
     bound: float  # on the total variation so far, mean over starts, from the held-out residuals
     rejected: int  # attempts that were rejected before this step
     seconds: float  # wall time since training began
+
+
+class Diagnostics(NamedTuple):
+    """Diagnostics of the equation for a velocity, as in a `Record`."""
+
+    residual: float
+    fresh_residual: float
+    rank: float
+    condition: float
 
 
 class Status(enum.Enum):
