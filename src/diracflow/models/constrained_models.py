@@ -13,6 +13,7 @@ from ..sde.domains import Interval, Positive, Real
 from ..sde.laws import LogNormal, Normal, Product, Uniform
 from ..sde.sde import SDE
 from .exact_densities import ExactGeometricBrownian, Fixed
+from .linear_models import family_reversion
 from .model import Model, built_in, require_finite, require_positive
 from .square_root import ExactCIR
 
@@ -77,7 +78,7 @@ def cir_family() -> Model:
     box $2\kappa m/\sigma^2$ is at least 4.4, so the process does not reach zero.
     """
     sde = SDE(
-        *(_family_reversion, _family_square_root_noise, 1),
+        *(family_reversion, _family_square_root_noise, 1),
         params=("rate", "level", "noise"),
         domain=Positive(),
     )
@@ -230,10 +231,6 @@ def _family_growth(t: Array, x: Array, p: dict[str, Array]) -> Array:
 
 def _family_proportional_noise(t: Array, x: Array, p: dict[str, Array]) -> Array:
     return p["noise"] * x[:, None]
-
-
-def _family_reversion(t: Array, x: Array, p: dict[str, Array]) -> Array:
-    return p["rate"] * (p["level"] - x)
 
 
 def _family_square_root_noise(t: Array, x: Array, p: dict[str, Array]) -> Array:

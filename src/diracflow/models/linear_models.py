@@ -52,7 +52,7 @@ def ornstein_uhlenbeck_family() -> Model:
 
     The parameters are `rate` in [0.5, 2], `level` in [-0.5, 0.5] and `noise` in [0.3, 1].
     """
-    sde = SDE(_family_drift, _family_diffusion, 1, params=("rate", "level", "noise"))
+    sde = SDE(family_reversion, _family_diffusion, 1, params=("rate", "level", "noise"))
     box = {"rate": Uniform(0.5, 2.0), "level": Uniform(-0.5, 0.5), "noise": Uniform(0.3, 1.0)}
     starts = Normal(0.0, 1.0).expand(1)
     return Model("ornstein_uhlenbeck_family", sde, starts, 1.0, ExactOrnsteinUhlenbeck(), box)
@@ -109,7 +109,8 @@ def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
     return -rate @ (x - level)
 
 
-def _family_drift(t: Array, x: Array, p: dict[str, Array]) -> Array:
+def family_reversion(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    r"""Return the drift $\kappa(m - x)$ for the parameters `rate` and `level`."""
     return p["rate"] * (p["level"] - x)
 
 

@@ -92,18 +92,13 @@ def checked_key(key: Any, name: str = "key") -> PRNGKeyArray:
     if isinstance(key, numbers.Integral) and not isinstance(key, bool):
         return jr.key(operator.index(key))
     found = jnp.asarray(key) if isinstance(key, np.ndarray) else key
-    if not isinstance(found, jax.Array):
+    try:
+        data = not jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key)
+        found = jr.wrap_key_data(found) if data else found
+    except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f"`{name}` must be a seed or come from `jax.random.key(seed)`; got {_brief(key)}."
-        )
-    if not jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key):
-        try:
-            found = jr.wrap_key_data(found)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"`{name}` must be a seed or come from `jax.random.key(seed)`; got an array of "
-                f"dtype {found.dtype} and shape {found.shape}."
-            ) from None
+        ) from None
     if found.shape:
         raise ValueError(
             f"`{name}` must be one key; got keys of shape {found.shape}. Select one, `keys[0]`, or "
@@ -143,6 +138,8 @@ def _brief(value: Any) -> str:
     """Return a short representation of a value for an error message."""
     if isinstance(value, str | numbers.Number | None):
         return repr(value)
+    if isinstance(value, jax.Array | np.ndarray) and value.ndim:
+        return f"an array of dtype {value.dtype} and shape {value.shape}"
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 

@@ -166,8 +166,7 @@ class TimeLoop(abc.ABC):
 
     def trajectory(self) -> Trajectory:
         """Return the path of the parameters so far."""
-        empty = np.zeros((0, len(self.theta)))
-        first, last = (np.stack(rows) if rows else empty for rows in (self.first, self.last))
+        first, last = (np.reshape(rows, (-1, len(self.theta))) for rows in (self.first, self.last))
         return Trajectory(np.array(self.clocks), np.stack(self.thetas), first, last)
 
     def seconds(self) -> float:
