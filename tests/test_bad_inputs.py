@@ -96,7 +96,7 @@ SDES = {
     "power infinite": (lambda: df.Positive(power=INF), "`power` must be one finite number"),
     "interval turned": (lambda: df.Interval(1.0, 0.0), "`low < high`"),
     "interval NaN": (lambda: df.Interval(0.0, NAN), "`high` must be one finite number"),
-    "interval open": (lambda: df.Interval(None, 1.0), "`low < high`"),
+    "interval open": (lambda: df.Interval(None, 1.0), "`low` must be one finite number"),
     "arcsine": (lambda: df.Interval(0.0, 1.0, arcsine="yes"), "`arcsine` must be True"),
 }
 

@@ -164,7 +164,7 @@ class Folder:
                     f"{path} cannot be resumed from: {damage}. It is now {aside.name}; the run "
                     "resumes from the checkpoint before it, or from the start if there is none.",
                     CheckpointWarning,
-                    stacklevel=4,
+                    stacklevel=7,
                 )
         return None
 

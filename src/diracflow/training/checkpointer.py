@@ -178,7 +178,7 @@ class Checkpointer(NoCheckpointer):
                 f"{', '.join(changes)}. It resumes, but its result need not be bit-for-bit that of "
                 "an uninterrupted run.",
                 CheckpointWarning,
-                stacklevel=5,
+                stacklevel=7,
             )
 
     def _standing(self) -> str:
