@@ -5,7 +5,6 @@ import json
 import runpy
 import traceback
 from pathlib import Path
-from typing import Any
 
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
@@ -43,7 +42,12 @@ def named_object(text: str) -> SDE | Model:
         raise ValueError(f"An SDE is named as FILE.py:NAME; got {text!r}.")
     if not Path(file).is_file():
         raise FileNotFoundError(f"No Python file at {file}.")
-    names = _run(file)
+    try:
+        names = runpy.run_path(file, run_name="diracflow_problem")
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"{file} could not be run: {type(error).__name__}: {error}{_where(file, error)}"
+        ) from error
     if name not in names:
         known = [key for key, value in names.items() if isinstance(value, SDE | Model)]
         raise ValueError(f"{file} defines no {name!r}; SDEs and models there: {known or 'none'}.")
@@ -54,15 +58,6 @@ def named_object(text: str) -> SDE | Model:
             f"{type(found).__name__}."
         )
     return found
-
-
-def _run(file: str) -> dict[str, Any]:
-    try:
-        return runpy.run_path(file, run_name="diracflow_problem")
-    except (Exception, SystemExit) as error:
-        raise ValueError(
-            f"{file} could not be run: {type(error).__name__}: {error}{_where(file, error)}"
-        ) from error
 
 
 def _where(file: str, error: BaseException) -> str:
