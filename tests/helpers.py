@@ -55,6 +55,12 @@ RECORD = Record(
 )
 
 
+def state_tables(state):
+    """Return the values of the state of a training, with their types, comparable bit for bit."""
+    coded = lambda value: (type(value), np.asarray(value).dtype, np.asarray(value).tobytes())
+    return jax.tree.map(coded, dataclasses.asdict(state))
+
+
 # Settings that no rule need resolve; `"auto"` and `None` in their place let the rules choose.
 SIMPLE = {"context": "start", "basis": "axes", "legs": 1}
 

@@ -92,11 +92,11 @@ SDES = {
     "drift elsewhere": (lambda: SDE.drift(0.0, jnp.ones(3)), r"one state `x` of shape \(1,\)"),
     "diffusion of text": (lambda: SDE.diffusion(0.0, "x"), "array of real numbers"),
     "scale": (lambda: df.Positive(scale=-1.0), "`scale` must be positive"),
-    "power": (lambda: df.Positive(power="a"), "`power` must be a number"),
-    "power infinite": (lambda: df.Positive(power=INF), "`power` must be finite"),
+    "power": (lambda: df.Positive(power="a"), "`power` must be one finite number"),
+    "power infinite": (lambda: df.Positive(power=INF), "`power` must be one finite number"),
     "interval turned": (lambda: df.Interval(1.0, 0.0), "`low < high`"),
-    "interval NaN": (lambda: df.Interval(0.0, NAN), "`high` must be finite"),
-    "interval open": (lambda: df.Interval(None, 1.0), "`low < high`"),
+    "interval NaN": (lambda: df.Interval(0.0, NAN), "`high` must be one finite number"),
+    "interval open": (lambda: df.Interval(None, 1.0), "`low` must be one finite number"),
     "arcsine": (lambda: df.Interval(0.0, 1.0, arcsine="yes"), "`arcsine` must be True"),
 }
 
@@ -132,7 +132,7 @@ LAWS = {
     "mixture of numbers": (lambda: df.Mixture([1.0]), "list of one or more"),
     "weights too many": (lambda: df.Mixture([df.Normal()], [1, 2]), "needs 1 weights"),
     "weights negative": (lambda: df.Mixture([flat, flat], [1, -1]), "positive and finite"),
-    "weights text": (lambda: df.Mixture([flat, flat], ["a", "b"]), "positive and finite"),
+    "weights text": (lambda: df.Mixture([flat, flat], ["a", "b"]), "must hold real numbers"),
     "mixture of dims": (lambda: df.Mixture([flat, df.Normal([0.0] * 3)]), "the same dimension"),
     "key": (lambda: flat.sample(0.5), "`key` must be a seed or come from"),
     "shape negative": (lambda: flat.sample(KEY, (-1,)), "must not be negative"),
@@ -525,7 +525,7 @@ MODELS = {
     for argument in arguments
 } | {
     "no name": (lambda: df.models.model(None), "No built-in model is called None"),
-    "unknown": (lambda: df.models.model("lorenz"), "there are brownian"),
+    "unknown": (lambda: df.models.model("lorenz"), "there are benes, brownian"),
     "argument": (lambda: df.models.model("benes", angel=1.0), "no argument 'angel'; it has angle"),
 }
 

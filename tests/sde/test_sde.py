@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.sde.coefficient_checks import check_coefficients, is_degenerate
+from diracflow.sde.coefficient_checks import check_coefficients, is_degenerate_at, trial_starts
 
 
 def zero(t, x):
@@ -98,8 +98,8 @@ def test_noise_may_reach_components_through_the_drift():
     starts = df.Normal(0.0, 1.0).expand(2)
     for model in (df.models.langevin(), df.models.duffing(), df.models.linear_langevin()):
         check_coefficients(model.sde, starts, 0.0, 1.0)
-        assert is_degenerate(model.sde, starts, 0.0)
-    assert not is_degenerate(df.models.van_der_pol().sde, starts, 0.0)
+        assert is_degenerate_at(model.sde, 0.0, trial_starts(starts))
+    assert not is_degenerate_at(df.models.van_der_pol().sde, 0.0, trial_starts(starts))
     # Scales of their own do no harm: a heavy particle with weak noise.
     heavy = df.models.linear_langevin(stiffness=1e-6, friction=1e-6, noise=1e-6)
     check_coefficients(heavy.sde, starts, 0.0, 1.0)

@@ -86,7 +86,7 @@ SDE = '[[sde]]\nmodel = "benes"\n'
         (f"{SDE}dim = 2", "an SDE has no 'dim'; known: model, arguments"),
         (f"settings = {{width = 3}}\n{SDE}", "settings has no 'width'; known: tolerance"),
         (f"{SDE}arguments = {{size = 2}}", "the model benes has no 'size'; known: angle, dim"),
-        ('[[sde]]\nmodel = "bens"', "unknown built-in model 'bens'; known: brownian"),
+        ('[[sde]]\nmodel = "bens"', "unknown built-in model 'bens'; known: .*brownian"),
         (f'{SDE}file = "own.py:sde"', "either a built-in `model`"),
         ('[[sde]]\nfile = "other.py:sde"', "there is no file .*other.py"),
         ('[[sde]]\nfile = "own.py:sde"', "give `starts`"),

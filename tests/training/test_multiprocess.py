@@ -11,10 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from diracflow.training.checkpoint_file import packed_state, unpacked_state
 from diracflow.training.multiprocess import ProcessGroup, ProcessLost, detect_lost_processes, join
-from diracflow.training.state import State
-from helpers import RECORD
 from kept_run import learned
 
 SCRIPT = pathlib.Path(__file__).with_name("process_member.py")
@@ -61,18 +58,6 @@ def test_a_failing_collective_raises_process_lost():
         raise jax.errors.JaxRuntimeError(said)
     with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE"), detect_lost_processes():
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
-
-
-def test_states_reach_other_processes_to_the_last_bit():
-    rows = (np.array([0.1, 0.2]), np.array([np.pi, np.nan]))
-    values = {"length": 0.1, "velocity": np.ones(2), "short_steps": 3}
-    state = State((0.0, 0.5), rows, rows[1:], rows[1:], (RECORD,), 1.5, values)
-    table = ({"t": 0.5, "bound": 1e-3},)
-    found, certificate = unpacked_state(packed_state(state, table))
-    assert certificate == table
-    for name, array in state.arrays().items():
-        np.testing.assert_array_equal(found.arrays()[name], array)
-    assert unpacked_state(packed_state(None, None)) == (None, None)
 
 
 def started(folder, *extra, processes=2):

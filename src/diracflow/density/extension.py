@@ -3,20 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
-import jax.random as jr
 
 from ..sde.argument_checks import checked_number
-from ..sde.fingerprint import first_change
-from ..sde.quasi_random import sobol
+from ..sde.chart import plain_chart
+from ..sde.problem import Problem
 from ..training.state import Status
 from .subintervals import division
 
 if TYPE_CHECKING:
     from .learned import LearnedDensity, TransitionDensity
 
-# Starts at which coefficients at different times are compared.
-_DRAWS = 32
 # Endings of a training after which there may be no density at later times.
 _NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)
 
@@ -30,7 +26,11 @@ def extended_horizon(density: "TransitionDensity", horizon: float) -> float:
             f"time; got {wanted:g}, and a density up to {reach:g}."
         )
     longest = division(wanted, reach).most * reach
-    if density.start_time is None or _changes(density, density.start_time, longest):
+    chart = plain_chart(density.sde)
+    problem = Problem(density.sde, density.scope, density.start_time, longest, chart)
+    with jax.enable_x64(True):
+        autonomous = problem.autonomous
+    if not autonomous:
         raise ValueError(
             "Only densities whose coefficients do not depend on time, and of one start time, can "
             "be extended: later subintervals start when earlier ones end. Learn it again with the "
@@ -53,11 +53,3 @@ def extension_text(density: "LearnedDensity") -> str:
         f" Its `extended({wanted:g})` composes the rest from what was learned; queries then cost "
         "more. Check the `certificate` of the result."
     )
-
-
-def _changes(density: "TransitionDensity", start: float, span: float) -> bool:
-    law = density.scope.law
-    with jax.enable_x64(True):
-        cube = sobol(jr.key(0), _DRAWS, law.dim or density.dim)
-        draws = jnp.asarray(law.transport(cube))
-        return first_change(density.sde, start, span, draws) is not None

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from ..planning.settings import MOST_LEGS
 from ..sde.conditioning import furthest
-from ..sde.domains import domain_from, require_inside
+from ..sde.domains import require_inside
 from ..sde.fingerprint import Fingerprint
 from ..sde.laws import law_from
 from ..storage.codec import made
@@ -66,7 +66,7 @@ def _require_laws(density: LearnedDensity, stored: Fingerprint) -> None:
     for law in (scope.starts, *scope.params, *([scope.start_times] if scope.start_times else [])):
         law_from(law.describe())  # which checks parameters
     for part in density.chart.maps:
-        domain_from(part.describe())
+        dataclasses.replace(part)  # which checks numbers
     if scope.law.dim != stored.given.shape[1] or scope.names != sde.params:
         raise DataFileError(
             f"its laws must be those of {stored.given.shape[1]} numbers, of which "

@@ -4,28 +4,11 @@ import inspect
 import json
 import runpy
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
-from . import constrained_models as constrained
-from . import linear_models as linear
-from . import nonlinear_models as nonlinear
-from .model import Model
-
-MODELS: dict[str, Callable[..., Model]] = {
-    make.__name__: make
-    for make in (
-        *(linear.brownian, linear.ornstein_uhlenbeck, linear.ornstein_uhlenbeck_family),
-        *(linear.seasonal, linear.linear_langevin, nonlinear.benes, nonlinear.sheared),
-        *(nonlinear.langevin, nonlinear.duffing, nonlinear.van_der_pol, nonlinear.double_well),
-        *(nonlinear.double_well_chain, constrained.geometric_brownian),
-        *(constrained.geometric_brownian_family, constrained.cir, constrained.cir_family),
-        *(constrained.ckls, constrained.jacobi, constrained.lotka_volterra, constrained.heston),
-    )
-}
+from .model import MODELS, Model
 
 
 def model(name: str, **arguments: object) -> Model:
@@ -37,13 +20,13 @@ def model(name: str, **arguments: object) -> Model:
     - `arguments`: the arguments of the model.
     """
     if not isinstance(name, str) or name not in MODELS:
-        raise ValueError(f"No built-in model is called {name!r}; there are {', '.join(MODELS)}.")
-    known = inspect.signature(MODELS[name]).parameters
-    unknown = sorted(set(arguments) - set(known))
+        known = ", ".join(sorted(MODELS))
+        raise ValueError(f"No built-in model is called {name!r}; there are {known}.")
+    expected = inspect.signature(MODELS[name]).parameters
+    unknown = sorted(set(arguments) - set(expected))
     if unknown:
-        raise ValueError(
-            f"The model {name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}."
-        )
+        has = ", ".join(expected) or "none"
+        raise ValueError(f"The model {name} has no argument {unknown[0]!r}; it has {has}.")
     return MODELS[name](**arguments)
 
 
@@ -59,7 +42,12 @@ def named_object(text: str) -> SDE | Model:
         raise ValueError(f"An SDE is named as FILE.py:NAME; got {text!r}.")
     if not Path(file).is_file():
         raise FileNotFoundError(f"No Python file at {file}.")
-    names = _run(file)
+    try:
+        names = runpy.run_path(file, run_name="diracflow_problem")
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"{file} could not be run: {type(error).__name__}: {error}{_where(file, error)}"
+        ) from error
     if name not in names:
         known = [key for key, value in names.items() if isinstance(value, SDE | Model)]
         raise ValueError(f"{file} defines no {name!r}; SDEs and models there: {known or 'none'}.")
@@ -70,15 +58,6 @@ def named_object(text: str) -> SDE | Model:
             f"{type(found).__name__}."
         )
     return found
-
-
-def _run(file: str) -> dict[str, Any]:
-    try:
-        return runpy.run_path(file, run_name="diracflow_problem")
-    except (Exception, SystemExit) as error:
-        raise ValueError(
-            f"{file} could not be run: {type(error).__name__}: {error}{_where(file, error)}"
-        ) from error
 
 
 def _where(file: str, error: BaseException) -> str:

@@ -13,10 +13,12 @@ from ..sde.domains import Interval, Positive, Real
 from ..sde.laws import LogNormal, Normal, Product, Uniform
 from ..sde.sde import SDE
 from .exact_densities import ExactGeometricBrownian, Fixed
-from .model import Model, origin_of, require_finite, require_positive
+from .linear_models import family_reversion
+from .model import Model, built_in, require_finite, require_positive
 from .square_root import ExactCIR
 
 
+@built_in
 def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
     r"""Geometric Brownian motion $dX = \mu X\,dt + \sigma X\,dW$.
 
@@ -27,17 +29,13 @@ def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
     """
     require_positive(noise=noise)
     require_finite(rate=rate)
-    sde = SDE(
-        Partial(_proportional_drift, rate),
-        Partial(_power_noise, noise, 1.0),
-        1,
-        domain=Positive(),
-        origin=origin_of("geometric_brownian", rate=rate, noise=noise),
-    )
+    diffusion = Partial(_power_noise, noise, 1.0)
+    sde = SDE(Partial(_proportional_drift, rate), diffusion, 1, domain=Positive())
     exact = Fixed(ExactGeometricBrownian(), rate=rate, noise=noise)
     return Model("geometric_brownian", sde, LogNormal(0.0, 0.5).expand(1), 1.0, exact)
 
 
+@built_in
 def geometric_brownian_family() -> Model:
     r"""$dX = \mu X\,dt + \sigma X\,dW$ over a box of $\mu, \sigma$.
 
@@ -47,13 +45,13 @@ def geometric_brownian_family() -> Model:
         *(_family_growth, _family_proportional_noise, 1),
         params=("rate", "noise"),
         domain=Positive(),
-        origin=origin_of("geometric_brownian_family"),
     )
     box = {"rate": Uniform(-0.1, 0.2), "noise": Uniform(0.1, 0.5)}
     starts, exact = LogNormal(0.0, 0.5).expand(1), ExactGeometricBrownian()
     return Model("geometric_brownian_family", sde, starts, 1.0, exact, box)
 
 
+@built_in
 def cir(rate: float = 3.0, level: float = 0.3, noise: float = 0.2) -> Model:
     r"""The Cox--Ingersoll--Ross process $dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$.
 
@@ -66,17 +64,13 @@ def cir(rate: float = 3.0, level: float = 0.3, noise: float = 0.2) -> Model:
     - `noise`: $\sigma$, positive.
     """
     require_positive(rate=rate, level=level, noise=noise)
-    sde = SDE(
-        Partial(_reverting_drift, rate, level),
-        Partial(_power_noise, noise, 0.5),
-        1,
-        domain=Positive(),
-        origin=origin_of("cir", rate=rate, level=level, noise=noise),
-    )
+    diffusion = Partial(_power_noise, noise, 0.5)
+    sde = SDE(Partial(_reverting_drift, rate, level), diffusion, 1, domain=Positive())
     exact = Fixed(ExactCIR(), rate=rate, level=level, noise=noise)
     return Model("cir", sde, LogNormal(np.log(level), 0.4).expand(1), 1.0, exact)
 
 
+@built_in
 def cir_family() -> Model:
     r"""$dX = \kappa(m - X)\,dt + \sigma\sqrt X\,dW$ over a box of $\kappa, m, \sigma$.
 
@@ -84,15 +78,15 @@ def cir_family() -> Model:
     box $2\kappa m/\sigma^2$ is at least 4.4, so the process does not reach zero.
     """
     sde = SDE(
-        *(_family_reversion, _family_square_root_noise, 1),
+        *(family_reversion, _family_square_root_noise, 1),
         params=("rate", "level", "noise"),
         domain=Positive(),
-        origin=origin_of("cir_family"),
     )
     box = {"rate": Uniform(1.0, 4.0), "level": Uniform(0.2, 0.4), "noise": Uniform(0.1, 0.3)}
     return Model("cir_family", sde, LogNormal(-1.2, 0.4).expand(1), 0.5, ExactCIR(), box)
 
 
+@built_in
 def ckls(
     rate: float = 0.5921, level: float = 0.0689, noise: float = 1.2924, exponent: float = 1.5
 ) -> Model:
@@ -108,16 +102,12 @@ def ckls(
     - `exponent`: $\gamma$, positive.
     """
     require_positive(rate=rate, level=level, noise=noise, exponent=exponent)
-    sde = SDE(
-        Partial(_reverting_drift, rate, level),
-        Partial(_power_noise, noise, exponent),
-        1,
-        domain=Positive(),
-        origin=origin_of("ckls", rate=rate, level=level, noise=noise, exponent=exponent),
-    )
+    diffusion = Partial(_power_noise, noise, exponent)
+    sde = SDE(Partial(_reverting_drift, rate, level), diffusion, 1, domain=Positive())
     return Model("ckls", sde, LogNormal(np.log(level), 0.3).expand(1), 1.0, None)
 
 
+@built_in
 def jacobi(rate: float = 2.0, level: float = 0.4, noise: float = 0.5) -> Model:
     r"""The Jacobi (Wright--Fisher) process $dX = \kappa(m - X)\,dt + \sigma\sqrt{X(1-X)}\,dW$.
 
@@ -133,16 +123,12 @@ def jacobi(rate: float = 2.0, level: float = 0.4, noise: float = 0.5) -> Model:
     require_positive(rate=rate, level=level, noise=noise)
     if level >= 1:
         raise ValueError(f"`level` must lie between 0 and 1; got {level}.")
-    sde = SDE(
-        Partial(_reverting_drift, rate, level),
-        Partial(_jacobi_noise, noise),
-        1,
-        domain=Interval(0.0, 1.0),
-        origin=origin_of("jacobi", rate=rate, level=level, noise=noise),
-    )
+    diffusion = Partial(_jacobi_noise, noise)
+    sde = SDE(Partial(_reverting_drift, rate, level), diffusion, 1, domain=Interval(0.0, 1.0))
     return Model("jacobi", sde, Uniform(0.1, 0.9).expand(1), 1.0, None)
 
 
+@built_in
 def lotka_volterra(
     birth: float = 1.0,
     predation: float = 1.0,
@@ -160,19 +146,14 @@ def lotka_volterra(
     - `death`, `growth`: rates $c$ and $g$ of the predators, positive.
     - `noise`: $\sigma$, positive.
     """
-    rates = {"birth": birth, "predation": predation, "death": death, "growth": growth}
-    require_positive(**rates, noise=noise)
-    sde = SDE(
-        Partial(_lotka_volterra_drift, *rates.values()),
-        Partial(_proportional_noise, noise),
-        2,
-        domain=Positive(),
-        origin=origin_of("lotka_volterra", **rates, noise=noise),
-    )
+    require_positive(birth=birth, predation=predation, death=death, growth=growth, noise=noise)
+    drift = Partial(_lotka_volterra_drift, birth, predation, death, growth)
+    sde = SDE(drift, Partial(_proportional_noise, noise), 2, domain=Positive())
     balance = np.log([death / growth, birth / predation])
     return Model("lotka_volterra", sde, LogNormal(balance, 0.3).expand(2), 1.0, None)
 
 
+@built_in
 def heston(
     rate: float = 2.0,
     level: float = 0.09,
@@ -202,9 +183,6 @@ def heston(
         Partial(_heston_noise, noise, correlation),
         2,
         domain=(Real(), Positive()),
-        origin=origin_of(
-            *("heston",), rate=rate, level=level, noise=noise, correlation=correlation, drift=drift
-        ),
     )
     starts = Product(Normal(0.0, 0.1), LogNormal(np.log(level), 0.25))
     return Model("heston", sde, starts, 1.0, None)
@@ -253,10 +231,6 @@ def _family_growth(t: Array, x: Array, p: dict[str, Array]) -> Array:
 
 def _family_proportional_noise(t: Array, x: Array, p: dict[str, Array]) -> Array:
     return p["noise"] * x[:, None]
-
-
-def _family_reversion(t: Array, x: Array, p: dict[str, Array]) -> Array:
-    return p["rate"] * (p["level"] - x)
 
 
 def _family_square_root_noise(t: Array, x: Array, p: dict[str, Array]) -> Array:

@@ -7,11 +7,12 @@ from jaxtyping import Array, ArrayLike
 
 from ..sde.argument_checks import checked_count
 from ..sde.laws import Normal, Uniform, real_array
-from ..sde.sde import SDE, Origin
+from ..sde.sde import SDE
 from .exact_densities import ExactLinear, ExactOrnsteinUhlenbeck, ExactSeasonal
-from .model import Model, origin_of, require_finite, require_positive
+from .model import Model, built_in, require_finite, require_positive
 
 
+@built_in
 def brownian(dim: int = 2) -> Model:
     r"""Standard Brownian motion $dX = dW$.
 
@@ -20,13 +21,10 @@ def brownian(dim: int = 2) -> Model:
     - `dim`: dimension of the state.
     """
     dim = checked_count("dim", dim)
-    rate, level, noise = np.zeros((dim, dim)), np.zeros(dim), np.eye(dim)
-    sde = _linear_sde(rate, level, noise, origin_of("brownian", dim=dim))
-    return Model(
-        "brownian", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactLinear(rate, level, noise)
-    )
+    return _linear("brownian", np.zeros((dim, dim)), np.zeros(dim), np.eye(dim), 1.0)
 
 
+@built_in
 def ornstein_uhlenbeck(
     dim: int = 2, rate: ArrayLike = 1.0, level: ArrayLike = 0.0, noise: ArrayLike = 1.0
 ) -> Model:
@@ -40,39 +38,27 @@ def ornstein_uhlenbeck(
     - `noise`: $\sigma$, a scalar, a vector (diagonal) or a full matrix with `dim` rows.
     """
     dim = checked_count("dim", dim)
-    a, m, sigma = (
-        _matrix("rate", rate, dim),
-        _filled("level", level, dim),
-        _matrix("noise", noise, dim),
-    )
+    a, sigma = _matrix("rate", rate, dim), _matrix("noise", noise, dim)
     if a.shape != (dim, dim):
         raise ValueError(f"`rate` must be a ({dim}, {dim}) matrix; got shape {a.shape}.")
     if not np.any(sigma):
         raise ValueError("`noise` must not be zero: without noise there is no density.")
-    origin = origin_of(
-        "ornstein_uhlenbeck", dim=dim, rate=a.tolist(), level=m.tolist(), noise=sigma.tolist()
-    )
-    sde = _linear_sde(a, m, sigma, origin)
-    return Model(
-        "ornstein_uhlenbeck", sde, Normal(m, 1.0).expand(dim), 1.0, ExactLinear(a, m, sigma)
-    )
+    return _linear("ornstein_uhlenbeck", a, _filled("level", level, dim), sigma, 1.0)
 
 
+@built_in
 def ornstein_uhlenbeck_family() -> Model:
     r"""$dX = \kappa(m - X)\,dt + \sigma\,dW$ over a box of $\kappa, m, \sigma$.
 
     The parameters are `rate` in [0.5, 2], `level` in [-0.5, 0.5] and `noise` in [0.3, 1].
     """
-    sde = SDE(
-        *(_family_drift, _family_diffusion, 1),
-        params=("rate", "level", "noise"),
-        origin=origin_of("ornstein_uhlenbeck_family"),
-    )
+    sde = SDE(family_reversion, _family_diffusion, 1, params=("rate", "level", "noise"))
     box = {"rate": Uniform(0.5, 2.0), "level": Uniform(-0.5, 0.5), "noise": Uniform(0.3, 1.0)}
     starts = Normal(0.0, 1.0).expand(1)
     return Model("ornstein_uhlenbeck_family", sde, starts, 1.0, ExactOrnsteinUhlenbeck(), box)
 
 
+@built_in
 def seasonal(
     rate: float = 2.0, level: float = 0.0, amplitude: float = 1.0, noise: float = 0.5
 ) -> Model:
@@ -85,20 +71,15 @@ def seasonal(
     - `amplitude`: $a$.
     - `noise`: $\sigma$, positive.
     """
-    constants = rate, level, amplitude, noise
     require_positive(rate=rate, noise=noise)
     require_finite(level=level, amplitude=amplitude)
-    sde = SDE(
-        Partial(_seasonal_drift, rate, level, amplitude),
-        np.array([[noise]]),
-        1,
-        origin=origin_of("seasonal", rate=rate, level=level, amplitude=amplitude, noise=noise),
-    )
-    exact = ExactSeasonal(*map(float, constants))
+    sde = SDE(Partial(_seasonal_drift, rate, level, amplitude), np.array([[noise]]), 1)
+    exact = ExactSeasonal(*map(float, (rate, level, amplitude, noise)))
     starts = Normal(level, 1.0).expand(1)
     return Model("seasonal", sde, starts, 1.0, exact, start_time=Uniform(0.0, 1.0).expand(1))
 
 
+@built_in
 def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float = 1.0) -> Model:
     r"""A damped oscillator, $dq = v\,dt$, $dv = (-kq - \gamma v)\,dt + \sigma\,dW$.
 
@@ -112,22 +93,24 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
     """
     require_positive(noise=noise)
     require_finite(stiffness=stiffness, friction=friction)
-    rate, level = np.array([[0.0, -1.0], [stiffness, friction]]), np.zeros(2)
-    column = np.array([[0.0], [noise]])
-    origin = origin_of("linear_langevin", stiffness=stiffness, friction=friction, noise=noise)
-    sde, exact = _linear_sde(rate, level, column, origin), ExactLinear(rate, level, column)
-    return Model("linear_langevin", sde, Normal(0.0, 1.0).expand(2), 2.0, exact)
+    rate = np.array([[0.0, -1.0], [stiffness, friction]])
+    return _linear("linear_langevin", rate, np.zeros(2), np.array([[0.0], [noise]]), 2.0)
 
 
-def _linear_sde(rate: np.ndarray, level: np.ndarray, noise: np.ndarray, origin: Origin) -> SDE:
-    return SDE(Partial(_linear_drift, rate, level), noise, len(level), origin=origin)
+def _linear(
+    name: str, rate: np.ndarray, level: np.ndarray, noise: np.ndarray, horizon: float
+) -> Model:
+    sde = SDE(Partial(_linear_drift, rate, level), noise, len(level))
+    starts = Normal(level, 1.0).expand(len(level))
+    return Model(name, sde, starts, horizon, ExactLinear(rate, level, noise))
 
 
 def _linear_drift(rate: Array, level: Array, t: Array, x: Array) -> Array:
     return -rate @ (x - level)
 
 
-def _family_drift(t: Array, x: Array, p: dict[str, Array]) -> Array:
+def family_reversion(t: Array, x: Array, p: dict[str, Array]) -> Array:
+    r"""Return the drift $\kappa(m - x)$ for the parameters `rate` and `level`."""
     return p["rate"] * (p["level"] - x)
 
 

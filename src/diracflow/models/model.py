@@ -1,13 +1,18 @@
 """The type of built-in models, and checks of their arguments."""
 
+import dataclasses
+import functools
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import ParamSpec
 
 import equinox as eqx
+import numpy as np
 
 from ..sde.argument_checks import checked_number
 from ..sde.laws import AbstractLaw
-from ..sde.sde import SDE, Origin
+from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
 
 
@@ -34,9 +39,26 @@ class Model(eqx.Module):
     start_time: float | AbstractLaw = 0.0
 
 
-def origin_of(name: str, **arguments: object) -> Origin:
-    """Return name and arguments of a built-in model as `SDE.origin`."""
-    return name, json.dumps(arguments, default=lambda value: value.item())
+P = ParamSpec("P")
+
+
+# The built-in models by name.
+MODELS: dict[str, Callable[..., Model]] = {}
+
+
+def built_in(make: Callable[P, Model]) -> Callable[P, Model]:
+    """Register a model, and store its name and arguments in its SDE, so that files restore it."""
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def marked(*args: P.args, **kwargs: P.kwargs) -> Model:
+        model, bound = make(*args, **kwargs), signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = json.dumps(bound.arguments, default=lambda value: np.asarray(value).tolist())
+        return dataclasses.replace(model, sde=model.sde.with_origin((model.name, arguments)))
+
+    MODELS[make.__name__] = marked
+    return marked
 
 
 def require_positive(**numbers: float) -> None:

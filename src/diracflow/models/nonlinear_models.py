@@ -7,11 +7,12 @@ from jaxtyping import Array
 
 from ..sde.argument_checks import checked_count
 from ..sde.laws import Normal
-from ..sde.sde import SDE, Origin
+from ..sde.sde import SDE
 from .exact_densities import ExactBenes, ExactSheared
-from .model import Model, origin_of, require_finite, require_positive
+from .model import Model, built_in, require_finite, require_positive
 
 
+@built_in
 def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
     r"""The rotated Beneš SDE $dX = R\tanh(R^\top X)\,dt + R\,dW$.
 
@@ -28,15 +29,11 @@ def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
     plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     for first in range(dim - 1):
         rotation[:, first : first + 2] = rotation[:, first : first + 2] @ plane
-    sde = SDE(
-        Partial(_benes_drift, rotation),
-        rotation,
-        dim,
-        origin=origin_of("benes", angle=angle, dim=dim),
-    )
+    sde = SDE(Partial(_benes_drift, rotation), rotation, dim)
     return Model("benes", sde, Normal(0.0, 0.75).expand(dim), 3.0, ExactBenes(rotation))
 
 
+@built_in
 def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
     r"""The sheared anisotropic Brownian motion $X = Y + a\,Y_1^2 e_2$, $Y = y_0 + BW$.
 
@@ -57,15 +54,12 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
     orthogonal = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
     stretch = rng.uniform(1.0, 1.1, dim // 2)
     mixing = orthogonal.T * np.concatenate([stretch, 1 / stretch])
-    sde = SDE(
-        Partial(_sheared_drift, mixing, shear),
-        Partial(_sheared_diffusion, mixing, shear),
-        dim,
-        origin=origin_of("sheared", dim=dim, shear=shear, seed=seed),
-    )
+    drift, diffusion = (Partial(f, mixing, shear) for f in (_sheared_drift, _sheared_diffusion))
+    sde = SDE(drift, diffusion, dim)
     return Model("sheared", sde, Normal(0.0, 1.0).expand(dim), 1.0, ExactSheared(mixing, shear))
 
 
+@built_in
 def langevin(friction: float = 1.0, noise: float = 1.0) -> Model:
     r"""A particle in the double well $V = (q^2-1)^2/4$ with noise only on the velocity.
 
@@ -76,11 +70,10 @@ def langevin(friction: float = 1.0, noise: float = 1.0) -> Model:
     - `friction`: $\gamma$.
     - `noise`: $\sigma$, positive.
     """
-    coefficients = {"stiffness": -1.0, "cubic": 1.0, "friction": friction}
-    origin = origin_of("langevin", friction=friction, noise=noise)
-    return _oscillator("langevin", coefficients, noise, origin)
+    return _oscillator("langevin", noise, stiffness=-1.0, cubic=1.0, friction=friction)
 
 
+@built_in
 def duffing(
     stiffness: float = 1.0, cubic: float = 1.0, friction: float = 0.3, noise: float = 0.5
 ) -> Model:
@@ -93,12 +86,10 @@ def duffing(
     - `friction`: $\gamma$.
     - `noise`: $\sigma$, positive.
     """
-    coefficients = {"stiffness": stiffness, "cubic": cubic, "friction": friction}
-    return _oscillator(
-        "duffing", coefficients, noise, origin_of("duffing", **coefficients, noise=noise)
-    )
+    return _oscillator("duffing", noise, stiffness=stiffness, cubic=cubic, friction=friction)
 
 
+@built_in
 def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
     r"""Van der Pol's limit cycle with noise on both components.
 
@@ -111,15 +102,11 @@ def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
     """
     require_positive(noise=noise)
     require_finite(mu=mu)
-    sde = SDE(
-        Partial(_cycle_drift, float(mu)),
-        noise * np.eye(2),
-        2,
-        origin=origin_of("van_der_pol", mu=mu, noise=noise),
-    )
+    sde = SDE(Partial(_cycle_drift, float(mu)), noise * np.eye(2), 2)
     return Model("van_der_pol", sde, Normal(0.0, 1.0).expand(2), 2.0, None)
 
 
+@built_in
 def double_well(dim: int = 1) -> Model:
     r"""A double well on the line or in the plane.
 
@@ -135,15 +122,11 @@ def double_well(dim: int = 1) -> Model:
     drift, noise, spread, horizon = (
         (_well_drift, 0.7, 1.0, 5.0) if dim == 1 else (_plane_drift, 1.0, 0.8, 3.0)
     )
-    sde = SDE(
-        Partial(drift),
-        noise * np.eye(dim),
-        dim,
-        origin=origin_of("double_well", dim=dim),
-    )
+    sde = SDE(Partial(drift), noise * np.eye(dim), dim)
     return Model("double_well", sde, Normal(0.0, spread).expand(dim), horizon, None)
 
 
+@built_in
 def double_well_chain(
     dim: int = 4, height: float = 1.0, coupling: float = 1.0, noise: float = 1.0
 ) -> Model:
@@ -164,26 +147,15 @@ def double_well_chain(
     require_finite(coupling=coupling)
     if coupling < 0:
         raise ValueError(f"`coupling` must be zero or more; got {coupling}.")
-    sde = SDE(
-        Partial(_chain_drift, float(height), float(coupling)),
-        noise * np.eye(dim),
-        dim,
-        origin=origin_of(
-            "double_well_chain", dim=dim, height=height, coupling=coupling, noise=noise
-        ),
-    )
+    sde = SDE(Partial(_chain_drift, float(height), float(coupling)), noise * np.eye(dim), dim)
     return Model("double_well_chain", sde, Normal(0.0, 1.0).expand(dim), 1.0, None)
 
 
-def _oscillator(name: str, coefficients: dict[str, float], noise: float, origin: Origin) -> Model:
+def _oscillator(name: str, noise: float, **coefficients: float) -> Model:
     require_positive(noise=noise)
     require_finite(**coefficients)
-    sde = SDE(
-        Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()}),
-        np.array([[0.0], [noise]]),
-        2,
-        origin=origin,
-    )
+    drift = Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()})
+    sde = SDE(drift, np.array([[0.0], [noise]]), 2)
     return Model(name, sde, Normal(0.0, 1.0).expand(2), 2.0, None)
 
 

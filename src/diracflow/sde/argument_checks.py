@@ -92,18 +92,13 @@ def checked_key(key: Any, name: str = "key") -> PRNGKeyArray:
     if isinstance(key, numbers.Integral) and not isinstance(key, bool):
         return jr.key(operator.index(key))
     found = jnp.asarray(key) if isinstance(key, np.ndarray) else key
-    if not isinstance(found, jax.Array):
+    try:
+        data = not jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key)
+        found = jr.wrap_key_data(found) if data else found
+    except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f"`{name}` must be a seed or come from `jax.random.key(seed)`; got {_brief(key)}."
-        )
-    if not jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key):
-        try:
-            found = jr.wrap_key_data(found)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"`{name}` must be a seed or come from `jax.random.key(seed)`; got an array of "
-                f"dtype {found.dtype} and shape {found.shape}."
-            ) from None
+        ) from None
     if found.shape:
         raise ValueError(
             f"`{name}` must be one key; got keys of shape {found.shape}. Select one, `keys[0]`, or "
@@ -143,6 +138,8 @@ def _brief(value: Any) -> str:
     """Return a short representation of a value for an error message."""
     if isinstance(value, str | numbers.Number | None):
         return repr(value)
+    if isinstance(value, jax.Array | np.ndarray) and value.ndim:
+        return f"an array of dtype {value.dtype} and shape {value.shape}"
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 
@@ -181,14 +178,10 @@ def real_numbers(name: str, value: Any) -> Array:
         with jax.ensure_compile_time_eval():
             array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
+        sentence = str(error).split(". ")[0].split("\n")[0].rstrip(".")  # the first one
         raise ValueError(
-            f"`{name}` must be an array of real numbers; got {_brief(value)} ({_first(error)})."
+            f"`{name}` must be an array of real numbers; got {_brief(value)} ({sentence})."
         ) from error
     if jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer):
         return array.astype(dtype)
     raise ValueError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
-
-
-def _first(error: Exception) -> str:
-    """Return the first sentence of an error of JAX or NumPy."""
-    return str(error).split(". ")[0].split("\n")[0].rstrip(".")

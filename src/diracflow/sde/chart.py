@@ -16,8 +16,8 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from .conditioning import initial_condition
 from .domains import AbstractDomain, Real
+from .fingerprint import coefficients
 from .laws import AbstractLaw
 from .parameters import Params
 from .sde import SDE
@@ -105,13 +105,9 @@ def chart_for(sde: SDE, law: AbstractLaw, start_time: float | None) -> Chart:
     chart = Chart(sde, sde.domain)
     if chart.plain:
         return chart
-
-    def noise(g: Array) -> Array:
-        member, x, time = initial_condition(sde, start_time, g)
-        return jnp.linalg.norm(member.diffusion(time, x), axis=1)
-
     draws = law.sample(jr.key(0), (_DRAWS,))
-    sizes, x = np.asarray(jax.vmap(noise)(draws)), np.asarray(draws)[:, : sde.dim]
+    _, diffusion = coefficients(sde, start_time, jnp.zeros(_DRAWS), draws)
+    sizes, x = np.linalg.norm(diffusion, axis=2), np.asarray(draws)[:, : sde.dim]
     columns = zip(sde.domain, x.T, sizes.T, strict=True)
     return Chart(sde, tuple(part.fitted(*column) for part, *column in columns))
 

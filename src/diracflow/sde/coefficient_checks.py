@@ -36,7 +36,7 @@ def check_starts(sde: SDE, starts: AbstractLaw) -> None:
     axes = jnp.full((dim, 2, dim), 0.5).at[jnp.arange(dim), :, jnp.arange(dim)].set(far)
     corners = jnp.broadcast_to(far[:, None], (2, dim))
     u = jnp.concatenate([axes.reshape(-1, dim), corners])
-    x = np.concatenate([starts.transport(u), starts.sample(jr.key(0), (_TRIALS,))])
+    x = np.concatenate([starts.transport(u), trial_starts(starts)])
     for component, part in enumerate(sde.domain):
         values = x[:, component]
         outside = ~np.asarray(part.contains(values))
@@ -53,7 +53,7 @@ def check_coefficients(
     sde: SDE, starts: AbstractLaw, start_time: float | None, horizon: float
 ) -> None:
     """Raise if a coefficient is not finite at a start, or noise does not reach every component."""
-    x0 = _trials(starts)
+    x0 = trial_starts(starts)
     for tau in (0.0, horizon):
         drift, sigma, jacobian, t = coefficients(sde, start_time, jnp.asarray(tau), x0)
         where = functools.partial(_draw_text, sde, t, x0)
@@ -62,18 +62,14 @@ def check_coefficients(
         _require_reached(np.asarray(sigma), np.asarray(jacobian), where)
 
 
-def is_degenerate(sde: SDE, starts: AbstractLaw, start_time: float | None) -> bool:
-    r"""Return `True` if the covariance $\Sigma$ is singular at a draw of the start law."""
-    return is_degenerate_at(sde, start_time, _trials(starts))
-
-
 def is_degenerate_at(sde: SDE, start_time: float | None, x0: Float[Array, "n d+k"]) -> bool:
     r"""Return `True` if the covariance $\Sigma$ is singular at one of the starts `x0`."""
     _, sigma, _, _ = coefficients(sde, start_time, jnp.zeros(()), x0)
     return bool(np.any(_lacks_rank(np.asarray(sigma, dtype=np.float64))))
 
 
-def _trials(starts: AbstractLaw) -> Float[Array, "n d+k"]:
+def trial_starts(starts: AbstractLaw) -> Float[Array, "n d+k"]:
+    """Return the draws of a law at which coefficients are checked."""
     return starts.sample(jr.key(0), (_TRIALS,))
 
 

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
+from .argument_checks import checked_number
+
 # The softplus function bends where the power of the distance is this factor smaller than at the
 # centre of the starts.
 _SHARPNESS = 4.0
@@ -47,7 +49,7 @@ class AbstractDomain(eqx.Module):
         """Return the domain with a map fitted to states `x` and the size of the noise there."""
 
     def describe(self) -> dict:
-        """Return the name and the numbers in plain Python, as `domain_from` takes them."""
+        """Return the name and the numbers in plain Python."""
         numbers = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"domain": type(self).__name__, **numbers}
 
@@ -128,7 +130,8 @@ class Positive(AbstractDomain):
     scale: float | None = eqx.field(static=True)
 
     def __init__(self, power: float | None = None, scale: float | None = None):
-        self.power, self.scale = _number("power", power), _number("scale", scale)
+        self.power = None if power is None else checked_number("power", power)
+        self.scale = None if scale is None else checked_number("scale", scale)
         if self.scale is not None and self.scale <= 0:
             raise ValueError(f"`scale` must be positive; got {scale}.")
 
@@ -144,13 +147,15 @@ class Positive(AbstractDomain):
         power, scale = self.power or 0.0, self.scale or 1.0
         if power == 0:
             return jnp.log(x / scale)
-        return _sign(power) * softplus_inverse(_SHARPNESS * (x / scale) ** power)
+        # NumPy's sign would promote float32 to float64.
+        sign = math.copysign(1.0, power)
+        return sign * softplus_inverse(_SHARPNESS * (x / scale) ** power)
 
     def _inverse(self, y: Array) -> Array:
         power, scale = self.power or 0.0, self.scale or 1.0
         if power == 0:
             return scale * jnp.exp(y)
-        r = jax.nn.softplus(_sign(power) * y) / _SHARPNESS
+        r = jax.nn.softplus(math.copysign(1.0, power) * y) / _SHARPNESS
         return scale * r ** (1 / power)
 
     def fitted(self, x: np.ndarray, noise: np.ndarray) -> "Positive":
@@ -183,12 +188,12 @@ class Interval(AbstractDomain):
     arcsine: bool | None = eqx.field(static=True)
 
     def __init__(self, low: float, high: float, arcsine: bool | None = None):
-        first, last = _number("low", low), _number("high", high)
-        if first is None or last is None or not first < last:
+        self.low, self.high = checked_number("low", low), checked_number("high", high)
+        if not self.low < self.high:
             raise ValueError(f"`Interval` needs `low < high`; got {low} and {high}.")
         if arcsine is not None and not isinstance(arcsine, bool):
             raise ValueError(f"`arcsine` must be True, False or None; got {arcsine!r}.")
-        self.low, self.high, self.arcsine = first, last, arcsine
+        self.arcsine = arcsine
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -244,16 +249,6 @@ def _between_softplus(y: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return jnp.log1p(2 * w * (top - 1) / (root + 1 + w)) / _SHARPNESS
 
 
-def domain_from(description: dict) -> AbstractDomain:
-    """Return the domain from the result of `describe`."""
-    numbers = dict(description)
-    name = numbers.pop("domain", None)
-    makers = {"Real": Real, "Positive": Positive, "Interval": Interval}
-    if name not in makers:
-        raise ValueError(f"Unknown domain {name!r}; expected one of {sorted(makers)}.")
-    return makers[name](**numbers)
-
-
 def domains_of(domain: object, dim: int) -> tuple[AbstractDomain, ...]:
     """Return a tuple of `dim` domains, from one domain for all components or a sequence."""
     if isinstance(domain, AbstractDomain):
@@ -299,19 +294,3 @@ def _innermost(low: float, high: float, dtype: np.dtype) -> tuple[np.ndarray, np
     first = tiny if 0 <= low < tiny else first
     last = -tiny if -tiny < high <= 0 else last
     return np.maximum(first, -largest), np.minimum(last, largest)
-
-
-def _sign(power: float) -> float:
-    return math.copysign(1.0, power)  # NumPy's sign would promote float32 to float64
-
-
-def _number(name: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
-    if not np.isfinite(number):
-        raise ValueError(f"`{name}` must be finite; got {value}.")
-    return number

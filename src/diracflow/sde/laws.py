@@ -6,6 +6,7 @@ dimension of the problem is known.
 """
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -310,7 +311,7 @@ def _vector(name: str, value: ArrayLike) -> Parameter:
     return array
 
 
-def real_array(name: str, value: ArrayLike) -> np.ndarray:
+def real_array(name: str, value: Any) -> np.ndarray:
     """Return an array of float64, or raise an error."""
     try:
         return np.asarray(value, dtype=np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from .laws import AbstractLaw
+from .laws import AbstractLaw, real_array
 
 
 class Mixture(AbstractLaw):
@@ -35,7 +35,13 @@ class Mixture(AbstractLaw):
         listed = isinstance(laws, tuple | list) and len(laws) > 0
         if not listed or not all(isinstance(law, AbstractLaw) for law in laws):
             raise ValueError("`Mixture` takes a list of one or more `diracflow` laws.")
-        self.weights = _shares([1.0] * len(laws) if weights is None else weights, len(laws))
+        given = real_array("weights", np.ones(len(laws)) if weights is None else weights)
+        if given.shape != (len(laws),) or not np.all((given > 0) & np.isfinite(given)):
+            raise ValueError(
+                f"A mixture of {len(laws)} laws needs {len(laws)} weights, positive and finite; "
+                f"got {weights}."
+            )
+        self.weights = tuple(map(float, given / given.sum()))
         dims = {law.dim for law in laws if law.dim is not None}
         if len(dims) > 1:
             raise ValueError(f"Laws of a mixture must have the same dimension; got {sorted(dims)}.")
@@ -71,15 +77,3 @@ class Mixture(AbstractLaw):
     def describe(self) -> dict:
         laws = [law.describe() for law in self.laws]
         return {"law": "Mixture", "laws": laws, "weights": list(self.weights)}
-
-
-def _shares(weights: Sequence[float], count: int) -> tuple[float, ...]:
-    try:
-        array = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"Weights must be positive and finite; got {weights}.") from None
-    if array.shape != (count,):
-        raise ValueError(f"A mixture of {count} laws needs {count} weights; got {weights}.")
-    if not np.all((array > 0) & np.isfinite(array)):
-        raise ValueError(f"Weights must be positive and finite; got {weights}.")
-    return tuple(map(float, array / array.sum()))

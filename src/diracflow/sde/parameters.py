@@ -83,25 +83,17 @@ def checked_param(name: str, value: ArrayLike, bounds: Bounds, what: str = "para
     if isinstance(values, jax.core.Tracer):
         return values
     array, (low, high) = np.asarray(values), bounds.get(name, (-np.inf, np.inf))
-    _require(f"{what} `{name}`", array, np.isfinite(array), "be finite")
-    above = array > low if _scale(low, high) else array >= low
-    inside = above & (array <= high)
-    left = "(" if low == -np.inf or _scale(low, high) else "["
+    scale = low == 0 and high == np.inf  # a scale parameter must not be zero
+    inside = (array > low if scale else array >= low) & (array <= high)
+    left = "(" if low == -np.inf or scale else "["
     interval = f"{left}{low:g}, {high:g}{')' if high == np.inf else ']'}"
-    _require(f"{what} `{name}`", array, inside, f"lie in {interval}")
+    for good, expected in ((np.isfinite(array), "be finite"), (inside, f"lie in {interval}")):
+        if not np.all(good):
+            raise ValueError(
+                f"The {what} `{name}` must {expected} for this density; got "
+                f"{array[~good].ravel()[0]:g}."
+            )
     return values
-
-
-def _require(name: str, array: np.ndarray, good: np.ndarray, what: str) -> None:
-    if not np.all(good):
-        raise ValueError(
-            f"The {name} must {what} for this density; got {array[~good].ravel()[0]:g}."
-        )
-
-
-def _scale(low: float, high: float) -> bool:
-    """Return `True` for the bounds of a scale parameter, which must not be zero."""
-    return low == 0 and high == np.inf
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from .argument_checks import checked_number
 from .boundaries import boundaries
 from .chart import Chart, chart_for
-from .coefficient_checks import check_coefficients, check_starts, is_degenerate
+from .coefficient_checks import check_coefficients, check_starts, is_degenerate_at, trial_starts
 from .conditioning import ConditioningLaws, conditioning_laws
 from .fingerprint import first_change
 from .laws import AbstractLaw
@@ -62,7 +62,7 @@ class Problem:
     @functools.cached_property
     def degenerate(self) -> bool:
         r"""`True` if the covariance $\Sigma$ is singular at a draw of the start law."""
-        return is_degenerate(self.sde, self.laws.law, self.start_time)
+        return is_degenerate_at(self.sde, self.start_time, trial_starts(self.laws.law))
 
     @functools.cached_property
     def boundaries(self) -> tuple[dict[str, Any], ...]:

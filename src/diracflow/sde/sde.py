@@ -7,6 +7,7 @@ Coefficients may depend on parameters, which are constant along a path. Such an 
 `at` returns one of its members, and only members have a drift.
 """
 
+import copy
 import numbers
 from collections.abc import Callable, Sequence
 
@@ -44,7 +45,6 @@ class SDE(eqx.Module):
         names to scalars.
     - `domain`: the domain of the components, `Real()`, `Positive()` or `Interval(a, b)`: one for
         all components, or a tuple with one for each. Coefficients are evaluated only inside.
-    - `origin`: name and arguments of a built-in model, set by the models themselves.
 
     Shapes and types are checked by abstract evaluation.
 
@@ -82,7 +82,6 @@ class SDE(eqx.Module):
         *,
         params: tuple[str, ...] = (),
         domain: AbstractDomain | Sequence[AbstractDomain] = Real(),  # noqa: B008 (immutable)
-        origin: Origin | None = None,
     ):
         constant = not callable(diffusion)
         if not callable(diffusion):
@@ -116,7 +115,7 @@ class SDE(eqx.Module):
         self._names, self._values = names, None
         self.dim = int(dim)
         self.noise_dim = diffusion_shape[1]
-        self._origin = origin
+        self._origin = None
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -127,6 +126,12 @@ class SDE(eqx.Module):
     def origin(self) -> Origin | None:
         """Name and arguments of the built-in model, or `None`; members of a family have none."""
         return self._origin if self._values is None else None
+
+    def with_origin(self, origin: Origin) -> "SDE":
+        """Return the same SDE as that of a built-in model."""
+        named = copy.copy(self)
+        object.__setattr__(named, "_origin", origin)  # static, and modules are frozen
+        return named
 
     def at(self, params: Params) -> "SDE":
         """Return the member of the family with the given parameters.

@@ -22,7 +22,7 @@ from ..storage.container import packed, read_container, unpacked
 from ..storage.files import Locked, locked, write_atomically
 from ..storage.strict_json import DataFileError, json_text
 from .run_identity import Identity
-from .state import State, state_from
+from .state import Diagnostics, Record, State
 
 
 class CheckpointError(ValueError):
@@ -37,10 +37,6 @@ FORMAT = 1
 _KIND = "diracflow-checkpoint"
 # Two thousand steps of fifty thousand parameters.
 _MAX_BYTES = 2**32
-# The arrays of a state are named by the state; those of other parts begin with the part's name.
-_PARTS = ("identity", "environment", "certificate")
-_CLASSES = {"Identity": Identity, "Fingerprint": Fingerprint}
-
 Table = tuple[dict[str, Any], ...]
 
 
@@ -55,19 +51,31 @@ class Contents:
     identity: Identity
     state: State
     environment: Mapping[str, Any]
-    certificate: Table = ()  # of the density so far, if it was computed
-
-    @property
-    def steps(self) -> int:
-        return len(self.state.history)
+    certificate: Table | None = None  # of the density so far, if it was computed
 
 
-def file_content(contents: Contents) -> bytes:
-    """Return the bytes of the file that holds a checkpoint."""
-    encoder = Encoder(_CLASSES, lambda encoder, value, path: None)
-    header = {name: encoder(getattr(contents, name), name) for name in _PARTS}
-    arrays = {**contents.state.arrays(), **encoder.arrays}
-    return packed(_KIND, json_text({"format": FORMAT, **header}), arrays)
+_CLASSES: dict[str, type] = {
+    cls.__name__: cls for cls in (Contents, Identity, Fingerprint, State, Record, Diagnostics)
+}
+
+
+def encoded(contents: Contents) -> bytes:
+    """Return the bytes of a checkpoint, for a file or for another process."""
+    encoder = Encoder(_CLASSES, _stacked)
+    header = {"format": FORMAT, "diracflow": contents.environment.get("diracflow")}
+    text = json_text({**header, "contents": encoder(contents, "contents")})
+    return packed(_KIND, text, encoder.arrays)
+
+
+def _stacked(encoder: Encoder, value: Any, path: str) -> dict[str, Any] | None:
+    """Encode the rows of a table as one array."""
+    rows = isinstance(value, tuple) and value and isinstance(value[0], np.ndarray)
+    return {"rows": encoder(np.stack(value), path)} if rows else None
+
+
+def decoded(message: bytes) -> Contents:
+    """Return the checkpoint whose bytes another process has sent."""
+    return _contents(*unpacked(message, _KIND))
 
 
 def read(path: pathlib.Path) -> Contents:
@@ -78,7 +86,7 @@ def read(path: pathlib.Path) -> Contents:
         header, arrays = read_container(path, _KIND, max_bytes=_MAX_BYTES)
         if header["format"] == FORMAT:
             return _contents(header, arrays)
-        found, writer = header["format"], header["environment"]["dict"]["diracflow"]
+        found, writer = header["format"], header["diracflow"]
     except DataFileError as error:
         raise Damaged(str(error).rstrip(".")) from error
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -90,28 +98,16 @@ def read(path: pathlib.Path) -> Contents:
 
 
 def _contents(header: Mapping[str, Any], arrays: Arrays) -> Contents:
-    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("identity.")}
-    decoder = Decoder(own, _CLASSES, _unknown)
-    found = {name: decoder(header[name], name) for name in _PARTS}
-    return Contents(state=state_from(arrays), **found)
+    found = Decoder(arrays, _CLASSES, _unstacked)(header["contents"], "contents")
+    if not isinstance(found, Contents):
+        raise DataFileError(f"it holds a {type(found).__name__}.")
+    return found
 
 
-def _unknown(decoder: Decoder, node: dict[str, Any], path: str) -> Any:
-    raise DataFileError(f"`{path}` is not an object that checkpoints have.")
-
-
-def packed_state(state: State | None, certificate: Table | None) -> bytes:
-    """Return a state and a certificate as bytes for another process of the same training."""
-    encoder = Encoder({}, lambda encoder, value, path: None)
-    arrays: dict[str, np.ndarray] = {} if state is None else state.arrays()
-    return packed(_KIND, json_text(encoder(certificate, "certificate")), arrays)
-
-
-def unpacked_state(message: bytes) -> tuple[State | None, Table | None]:
-    """Return the state and the certificate of a message from `packed_state`."""
-    header, arrays = unpacked(message, _KIND)
-    certificate = Decoder({}, {}, _unknown)(header, "certificate")
-    return state_from(arrays) if arrays else None, certificate
+def _unstacked(decoder: Decoder, node: dict[str, Any], path: str) -> tuple[np.ndarray, ...]:
+    if set(node) != {"rows"}:
+        raise DataFileError(f"`{path}` is not an object that checkpoints have.")
+    return tuple(map(np.array, decoder(node["rows"], path)))
 
 
 _KEPT = 2
@@ -168,14 +164,14 @@ class Folder:
                     f"{path} cannot be resumed from: {damage}. It is now {aside.name}; the run "
                     "resumes from the checkpoint before it, or from the start if there is none.",
                     CheckpointWarning,
-                    stacklevel=4,
+                    stacklevel=7,
                 )
         return None
 
     def write(self, contents: Contents) -> None:
         """Write a checkpoint and delete all but the last two; an `OSError` changes nothing."""
-        path = self.path / f"checkpoint-{contents.steps:06d}.safetensors"
-        write_atomically(path, [file_content(contents)])
+        path = self.path / f"checkpoint-{len(contents.state.history):06d}.safetensors"
+        write_atomically(path, [encoded(contents)])
         for old in _files(self.path)[_KEPT:]:
             old.unlink()
 

@@ -19,9 +19,9 @@ from .checkpoint_file import (
     Contents,
     Folder,
     Table,
+    decoded,
+    encoded,
     opened,
-    packed_state,
-    unpacked_state,
 )
 from .loop import TimeLoop
 from .multiprocess import ProcessGroup
@@ -96,19 +96,13 @@ class Checkpointer(NoCheckpointer):
         self._warned = False
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
-        def restored() -> bytes:
-            self._restore(run(), loop)
-            return packed_state(self._latest, self.certificate)
+        self._processes.broadcast(lambda: self._restore(run(), loop))
 
-        if type(self._processes) is ProcessGroup:
-            self._restore(run(), loop)
-        else:
-            self._processes.broadcast(restored)
-
-    def _restore(self, identity: Identity, loop: TimeLoop) -> None:
+    def _restore(self, identity: Identity, loop: TimeLoop) -> bytes:
+        """Restore a loop; return the checkpoint for the other processes, empty if there is none."""
         self._identity, found = identity, self._folder.newest()
         if found is None:
-            return
+            return b""
         differences = found.identity.differences(identity)
         if differences:
             raise CheckpointError(
@@ -119,7 +113,8 @@ class Checkpointer(NoCheckpointer):
         self._compare(found.environment)
         loop.restore(found.state)
         self._latest = self._written = found.state
-        self.certificate = found.certificate or None
+        self.certificate = found.certificate
+        return encoded(found)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -150,7 +145,7 @@ class Checkpointer(NoCheckpointer):
 
     def _write(self, state: State) -> None:
         assert self._identity is not None  # `resume` is called before the first step
-        contents = Contents(self._identity, state, self._environment, self.certificate or ())
+        contents = Contents(self._identity, state, self._environment, self.certificate)
         began = time.monotonic()
         try:
             self._folder.write(contents)
@@ -183,7 +178,7 @@ class Checkpointer(NoCheckpointer):
                 f"{', '.join(changes)}. It resumes, but its result need not be bit-for-bit that of "
                 "an uninterrupted run.",
                 CheckpointWarning,
-                stacklevel=5,
+                stacklevel=7,
             )
 
     def _standing(self) -> str:
@@ -200,9 +195,11 @@ class Follower(NoCheckpointer):
         self._processes = processes
 
     def resume(self, run: Callable[[], Identity], loop: TimeLoop) -> None:
-        state, self.certificate = unpacked_state(self._processes.broadcast(bytes))
-        if state is not None:
-            loop.restore(state)
+        message = self._processes.broadcast(bytes)
+        if message:
+            found = decoded(message)
+            loop.restore(found.state)
+            self.certificate = found.certificate
 
     def following(self) -> AbstractContextManager[None]:
         """Return a context in which SIGTERM ends this process as it ends the first."""

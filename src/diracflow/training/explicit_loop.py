@@ -14,6 +14,7 @@ converge. No steps are made where the source is exact.
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,10 +24,10 @@ from jaxtyping import Array, Float
 
 from ..galerkin.collocation import Draws, Points
 from ..galerkin.rows import source_forcings
-from ..galerkin.velocity import ROUNDING, Solver, Velocity, survey, velocity
+from ..galerkin.velocity import ROUNDING, Velocity, survey, velocity
 from .implicit_loop import ImplicitLoop
-from .loop import MOST_CHANGE, SMALLEST, TimeLoop
-from .state import Status, diagnosis
+from .loop import MOST_CHANGE, SMALLEST, TimeLoop, diagnostics_of
+from .state import Diagnostics, Status, diagnosis
 
 # Sums of a few vectors stay in NumPy, because compiling them gains nothing.
 Parameters = Float[np.ndarray, " m"]
@@ -114,19 +115,9 @@ class ExplicitLoop(TimeLoop):
         self.velocity = np.asarray(step.end.theta_dot)
         self.move(step.theta, length, (np.asarray(start.theta_dot), self.velocity))
         self.length = self.next_length(length, step.error)
-        current = len(surveyed.ranks) // 2
-        self.record(
-            length,
-            forcing,
-            held_out,
-            error=step.error,
-            residual=float(start.residual),
-            regularisation=self.regularisation.value,
-            rank=float(surveyed.ranks[current]),
-            condition=float(surveyed.conditions[current]),
-            source_gap=float(start.source_gap),
-            rejected=rejected,
-        )
+        found = diagnostics_of(float(start.residual), held_out, surveyed)
+        sizes = {"error": step.error, "source_gap": float(start.source_gap), "rejected": rejected}
+        self.record(length, forcing, found, regularisation=self.regularisation.value, **sizes)
 
     def field(self, draws: Draws) -> VectorField:
         """Return the velocity of the parameters, with fixed draws."""
@@ -138,7 +129,7 @@ class ExplicitLoop(TimeLoop):
             if not self.ansatz.standardised:  # raw coordinates: points move with the density
                 points = self.place(theta, clock, draws)
             at = jnp.asarray(theta), jnp.asarray(clock)
-            found = velocity(self.ansatz, *at, points, *carried, self.solver)
+            found = velocity(self.ansatz, *at, points, *carried)
             if self.negligible(float(found.forcing)):
                 return eqx.tree_at(lambda v: v.theta_dot, found, jnp.zeros_like(found.theta_dot))
             return found
@@ -153,7 +144,7 @@ class ExplicitLoop(TimeLoop):
         """
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.length)
-        arguments = (self.ansatz, theta, clock, points, *self._carried(), self.solver)
+        arguments = (self.ansatz, theta, clock, points, *self._carried())
 
         def compile_velocity() -> object:
             with jax.enable_x64(True):  # the setting is per thread
@@ -161,18 +152,14 @@ class ExplicitLoop(TimeLoop):
 
         return compile_velocity
 
-    @property
-    def solver(self) -> Solver | None:
-        """The user's solver of the normal equations, if there is one."""
-        return self.settings.solver if callable(self.settings.solver) else None
-
-    def _carried(self) -> tuple[Array, Array, Array]:
-        """Return regularisation, prior and candidates, the arguments from earlier steps."""
+    def _carried(self) -> tuple[Any, ...]:
+        """Return regularisation, prior and candidates of earlier steps, and the user's solver."""
         candidates = self.candidates
         if candidates is None:
             candidates = np.zeros((len(self.regularisation.candidates()), len(self.theta)))
         strength, prior = jnp.asarray(self.regularisation.value), jnp.asarray(self.prior())
-        return strength, prior, jnp.asarray(candidates)
+        solver = self.settings.solver if callable(self.settings.solver) else None
+        return strength, prior, jnp.asarray(candidates), solver
 
 
 def _finite(theta_dot: Array) -> bool:
@@ -241,16 +228,7 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
             length = float(clock) - self.clock
             self.move(self.theta, length, (zero, zero))
             residual = float(forcing >= ROUNDING)  # the flow explains nothing of the forcing
-            self.record(
-                length,
-                forcing,
-                residual,
-                error=0.0,
-                residual=residual,
-                regularisation=self.regularisation.value,
-                rank=0.0,
-                condition=1.0,
-                source_gap=0.0,
-                rejected=0,
-            )
+            found = Diagnostics(residual, residual, rank=0.0, condition=1.0)
+            sizes = {"error": 0.0, "source_gap": 0.0, "rejected": 0}
+            self.record(length, forcing, found, regularisation=self.regularisation.value, **sizes)
         return True

@@ -12,8 +12,9 @@ result.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from fractions import Fraction
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,31 +34,24 @@ from ..galerkin.implicit import (
 )
 from ..galerkin.rows import linearise
 from ..galerkin.velocity import relative_residuals, root_mean_square, survey
-from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop
-from .state import Status, diagnosis
+from .loop import MOST_CHANGE, SMALLEST, Parameters, TimeLoop, diagnostics_of
+from .state import Diagnostics, Status, diagnosis
 
-_GAMMA = float(Fraction(1767732205903, 4055673282236))
+_GAMMA = 1767732205903 / 4055673282236
 _NODES = np.array([0.0, 2 * _GAMMA, 0.6, 1.0])
 _ROWS = (
     (),
     (_GAMMA,),
+    (2746238789719 / 10658868560708, -640167445237 / 6845629431997),
     (
-        float(Fraction(2746238789719, 10658868560708)),
-        float(Fraction(-640167445237, 6845629431997)),
-    ),
-    (
-        float(Fraction(1471266399579, 7840856788654)),
-        float(Fraction(-4482444167858, 7529755066697)),
-        float(Fraction(11266239266428, 11593286722821)),
+        *(1471266399579 / 7840856788654, -4482444167858 / 7529755066697),
+        11266239266428 / 11593286722821,
     ),
 )
 _EMBEDDED = (
-    float(Fraction(2756255671327, 12835298489170)),
-    float(Fraction(-10771552573575, 22201958757719)),
-    float(Fraction(9247589265047, 10645013368117)),
-    float(Fraction(2193209047091, 5459859503100)),
+    *(2756255671327 / 12835298489170, -10771552573575 / 22201958757719),
+    *(9247589265047 / 10645013368117, 2193209047091 / 5459859503100),
 )
-WEIGHT = _GAMMA
 _ERROR_WEIGHTS = tuple(b - e for b, e in zip((*_ROWS[-1], _GAMMA), _EMBEDDED, strict=True))
 # Weights of the stages for the midpoint, of order three: they match the moments of [0, 1/2] up to
 # the second.
@@ -189,9 +183,9 @@ class ImplicitLoop(TimeLoop):
     """A loop of implicit steps, from the Dirac start at clock 0."""
 
     ansatz: StandardisedAnsatz
-    CARRIED = (*TimeLoop.CARRIED, "residual", "fresh_residual", "rank", "condition")
-    # Diagnostics of the last equation that was evaluated on held-out points.
-    residual = fresh_residual = rank = condition = np.nan
+    CARRIED = (*TimeLoop.CARRIED, "diagnostics")
+    # Of the last equation that was evaluated on held-out points.
+    diagnostics = Diagnostics(np.nan, np.nan, np.nan, np.nan)
 
     def begin(self) -> Status:
         """Make the first step, by implicit Euler: the equation is singular at the start."""
@@ -211,7 +205,7 @@ class ImplicitLoop(TimeLoop):
                 self.velocity = slope
                 self.move(new, length, (slope, slope))
                 self.length = self.next_length(length, error)
-                self._record(length, error, (forcing, 0.0), rejected)
+                self._record(length, forcing, error=error, source_gap=0.0, rejected=rejected)
                 return Status.FINISHED
             rejected += 1
             self.length, equation, new = self.length / 2, half_equation, half
@@ -278,12 +272,12 @@ class ImplicitLoop(TimeLoop):
         slope = self.prior() * 0.5**rejected
         # Linearise at the predicted midpoint of the step.
         middle = (self.theta + length / 2 * slope, self.clock + length / 2)
-        first = self._linearised(*middle, points, WEIGHT * length)
+        first = self._linearised(*middle, points, _GAMMA * length)
         enough = _ITERATION_FRACTION * self._allowed(length)
         while True:
             strength = jnp.asarray(self.regularisation.strength)
             equation = (first.system, factor(first.system.normal, strength))
-            iteration = self._iteration(equation, points)
+            iteration = functools.partial(self._iterate, equation, points)
             stages = solve_stages(iteration, start, self.clock, length, slope, enough)
             if stages is not None:
                 sizes = self.processes.agree(
@@ -295,16 +289,9 @@ class ImplicitLoop(TimeLoop):
             if self.out_of_time() or not self.regularisation.raise_strength():
                 return None
 
-    def _iteration(self, equation: tuple[System, Factor], points: Points) -> Iteration:
-        def one(
-            theta: Parameters, clock: float, weight: float, target: Array, guess: Parameters
-        ) -> Iterate:
-            return iterate(
-                *(self.ansatz, jnp.asarray(theta), jnp.asarray(clock), points, equation),
-                *(jnp.asarray(weight), target, jnp.asarray(guess)),
-            )
-
-        return one
+    def _iterate(self, equation: tuple[System, Factor], points: Points, *arguments: Any) -> Iterate:
+        theta, clock, weight, target, guess = map(jnp.asarray, arguments)
+        return iterate(self.ansatz, theta, clock, points, equation, weight, target, guess)
 
     def _interpolation_error(
         self,
@@ -340,7 +327,7 @@ class ImplicitLoop(TimeLoop):
         following = self._following_length(attempt, length)
         # Do not lengthen the step right after a rejection.
         self.length = min(following, length) if rejected else following
-        self._record(length, attempt.error, (forcing, gap), rejected)
+        self._record(length, forcing, error=attempt.error, source_gap=gap, rejected=rejected)
         self.regularisation.lower_strength()
 
     def _following_length(self, attempt: _Attempt, length: float) -> float:
@@ -370,26 +357,10 @@ class ImplicitLoop(TimeLoop):
             np.asarray(relative_residuals(rows, surveyed.candidates))
             for rows in (fitted.rows, held_out)
         )
-        enough = self.good_enough(forcing)
-        self.fresh_residual = self.regularisation.choose(held_out_residuals, enough)
-        current = len(in_sample_residuals) // 2
-        self.residual = float(in_sample_residuals[current])
-        self.rank = float(surveyed.ranks[current])
-        self.condition = float(surveyed.conditions[current])
+        chosen = self.regularisation.choose(held_out_residuals, self.good_enough(forcing))
+        in_sample = in_sample_residuals[len(in_sample_residuals) // 2]
+        self.diagnostics = diagnostics_of(in_sample, chosen, surveyed)
 
-    def _record(
-        self, length: float, error: float, sizes: tuple[float, float], rejected: int
-    ) -> None:
-        """Append the record of a step; `sizes` are those of the forcing and the source gap."""
-        self.record(
-            length,
-            sizes[0],
-            self.fresh_residual,
-            error=error,
-            residual=self.residual,
-            regularisation=self.regularisation.strength,
-            rank=self.rank,
-            condition=self.condition,
-            source_gap=sizes[1],
-            rejected=rejected,
-        )
+    def _record(self, length: float, forcing: float, **figures: Any) -> None:
+        strength = self.regularisation.strength
+        self.record(length, forcing, self.diagnostics, regularisation=strength, **figures)

@@ -20,11 +20,12 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
 from ..galerkin.collocation import Draws, Points, draw, laid_out, place
+from ..galerkin.velocity import Survey
 from ..planning.prepare import Prepared
 from ..sde.quasi_random import CUBES
 from .multiprocess import ProcessGroup
 from .regularisation import Regularisation
-from .state import Record, State, Status, Trajectory, diagnosis, diverged
+from .state import Diagnostics, Record, State, Status, Trajectory, diagnosis, diverged
 
 # Steps shorter than this fraction of the clock's range make no progress.
 SMALLEST = 1e-9
@@ -33,6 +34,9 @@ SMALLEST = 1e-9
 # to 0.8 nats passed the error test (tolerance 5e-3) and gave an error of 8e-6; with this bound the
 # error was 4e-7, in the same time.
 MOST_CHANGE = 0.3
+
+# Lists of a loop, one entry for each knot or step.
+_PATH = ("clocks", "thetas", "first", "last", "history")
 
 Parameters = Float[np.ndarray, " m"]
 
@@ -61,6 +65,13 @@ class Budget(eqx.Module):
         # The error scales with the third power of the length, the allowed error at most linearly.
         order = 3 - length / (length + self.allowance)
         return length * min(2.0, max(0.2, 0.8 * ratio ** (-1 / order)))
+
+
+def diagnostics_of(residual: float, held_out: float, surveyed: Survey) -> Diagnostics:
+    """Return the diagnostics of an equation with the current value of the regularisation."""
+    current = len(surveyed.ranks) // 2
+    rank, condition = surveyed.ranks[current], surveyed.conditions[current]
+    return Diagnostics(float(residual), held_out, float(rank), float(condition))
 
 
 class TimeLoop(abc.ABC):
@@ -129,49 +140,33 @@ class TimeLoop(abc.ABC):
 
         It is valid between steps only: attempts at a step change lengths and regularisation.
         """
-        values = {name: getattr(self, name) for name in self.CARRIED} | self.regularisation.state()
         return State(
-            clocks=tuple(self.clocks),
-            thetas=tuple(self.thetas),
-            first=tuple(self.first),
-            last=tuple(self.last),
-            history=tuple(self.history),
+            **{name: tuple(getattr(self, name)) for name in _PATH},
             seconds=self.seconds(),
-            carried={name: value for name, value in values.items() if value is not None},
+            carried={name: getattr(self, name) for name in self.CARRIED}
+            | {"regularisation": dict(vars(self.regularisation))},
         )
 
     def restore(self, state: State) -> None:
         """Continue from the state of a loop of the same run."""
-        self.clocks, self.thetas = list(state.clocks), list(state.thetas)
-        self.first, self.last = list(state.first), list(state.last)
-        self.history = list(state.history)
+        for name in _PATH:
+            setattr(self, name, list(getattr(state, name)))
         self.clock, self.theta = self.clocks[-1], self.thetas[-1]
         self._began = time.monotonic() - state.seconds
-        self.regularisation.restore(state.carried)
+        vars(self.regularisation).update(state.carried["regularisation"])
         for name in self.CARRIED:
-            if name in state.carried:
-                setattr(self, name, state.carried[name])
+            setattr(self, name, state.carried[name])
 
-    def record(self, length: float, forcing: float, fresh_residual: float, **figures: Any) -> None:
+    def record(self, length: float, forcing: float, found: Diagnostics, **figures: Any) -> None:
         """Append the record of the step that has just been made."""
         # The mean absolute residual is at most its root mean square.
-        self.bound += 0.5 * length * forcing * float(np.sqrt(fresh_residual))
-        self.history.append(
-            Record(
-                time=self.clock**2,
-                length=length,
-                forcing=forcing,
-                fresh_residual=fresh_residual,
-                bound=self.bound,
-                seconds=self.seconds(),
-                **figures,
-            )
-        )
+        self.bound += 0.5 * length * forcing * float(np.sqrt(found.fresh_residual))
+        figures |= {"length": length, "forcing": forcing, "bound": self.bound, **found._asdict()}
+        self.history.append(Record(time=self.clock**2, seconds=self.seconds(), **figures))
 
     def trajectory(self) -> Trajectory:
         """Return the path of the parameters so far."""
-        empty = np.zeros((0, len(self.theta)))
-        first, last = (np.stack(rows) if rows else empty for rows in (self.first, self.last))
+        first, last = (np.reshape(rows, (-1, len(self.theta))) for rows in (self.first, self.last))
         return Trajectory(np.array(self.clocks), np.stack(self.thetas), first, last)
 
     def seconds(self) -> float:

@@ -10,9 +10,6 @@ residuals on a single set of points are noisy, the value changes only after anot
 better for several steps.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 # Ratio of neighbouring candidate values.
@@ -40,19 +37,6 @@ class Regularisation:
         self._fixed = fixed is not None
         self._evidence = np.zeros(3)
         self._raised = _IMPLICIT_LEAST
-
-    def state(self) -> dict[str, Any]:
-        """Return the state by names, for checkpoints."""
-        return {
-            "regularisation": self.value,
-            "evidence": self._evidence,
-            "lifted": self._raised,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that `state` returned."""
-        self.value, self._evidence = state["regularisation"], state["evidence"]
-        self._raised = state["lifted"]
 
     @property
     def strength(self) -> float:
@@ -90,11 +74,8 @@ class Regularisation:
         Residuals below `enough` need not decrease further.
         """
         current = float(residuals[len(residuals) // 2])
-        if len(residuals) == 3 and np.all(np.isfinite(residuals)):
-            self._move(residuals, enough)
-        return current
-
-    def _move(self, residuals: np.ndarray, enough: float) -> None:
+        if len(residuals) < 3 or not np.all(np.isfinite(residuals)):
+            return current
         logs = np.log(np.maximum(residuals, 1e-300))
         self._evidence = _MEMORY * self._evidence + (1 - _MEMORY) * (logs - logs[1])
         if residuals[2] <= enough:
@@ -107,3 +88,4 @@ class Regularisation:
         if move != 1:
             self.value = float(self.candidates()[move])
             self._evidence = np.zeros(3)
+        return current

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,6 +35,15 @@ class Record:
     bound: float  # on the total variation so far, mean over starts, from the held-out residuals
     rejected: int  # attempts that were rejected before this step
     seconds: float  # wall time since training began
+
+
+class Diagnostics(NamedTuple):
+    """Diagnostics of the equation for a velocity, as in a `Record`."""
+
+    residual: float
+    fresh_residual: float
+    rank: float
+    condition: float
 
 
 class Status(enum.Enum):
@@ -123,11 +132,6 @@ class Trajectory(eqx.Module):
 
 Rows = tuple[Float[np.ndarray, " m"], ...]
 
-_PATH = ("clocks", "thetas", "first", "last")
-_FIELDS = tuple(field.name for field in dataclasses.fields(Record))
-# Prefix of the names of arrays with carried values.
-_CARRIED = "carried."
-
 
 @dataclasses.dataclass(frozen=True)
 class State:
@@ -141,48 +145,15 @@ class State:
     seconds: float  # of wall time, so far
     carried: Mapping[str, Any]  # numbers and arrays, by the names that loops give them
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the state as arrays, bit for bit."""
-        width = len(self.thetas[0])
-        history = [dataclasses.astuple(record) for record in self.history]
-        return {
-            "clocks": np.array(self.clocks, dtype=np.float64),
-            "thetas": np.stack(self.thetas),
-            "first": np.reshape(self.first, (-1, width)),
-            "last": np.reshape(self.last, (-1, width)),
-            "history": np.reshape(np.array(history, dtype=np.float64), (-1, len(_FIELDS))),
-            "seconds": np.array(self.seconds),
-            **{_CARRIED + name: np.asarray(value) for name, value in self.carried.items()},
-        }
-
-
-def state_from(arrays: Mapping[str, np.ndarray]) -> State:
-    """Return the state with these arrays; raise `ValueError` if they are inconsistent."""
-    missing = [name for name in (*_PATH, "history", "seconds") if name not in arrays]
-    if missing:
-        raise ValueError(f"the state of a training lacks {', '.join(missing)}")
-    clocks, thetas, first, last = (arrays[name] for name in _PATH)
-    steps, width = len(arrays["history"]), thetas.shape[-1]
-    shapes = [clocks.shape, thetas.shape, first.shape, last.shape, arrays["history"].shape]
-    expected = [(steps + 1,), (steps + 1, width), (steps, width), (steps, width)]
-    if shapes != [*expected, (steps, len(_FIELDS))]:
-        raise ValueError(f"the tables of a training do not fit together: {shapes}")
-    carried = {n: a for n, a in arrays.items() if n.startswith(_CARRIED)}
-    return State(
-        clocks=tuple(clocks.tolist()),
-        thetas=tuple(map(np.array, thetas)),
-        first=tuple(map(np.array, first)),
-        last=tuple(map(np.array, last)),
-        history=tuple(map(_record, arrays["history"])),
-        seconds=arrays["seconds"].item(),
-        # Scalars become Python numbers again: JAX distinguishes them from arrays.
-        carried={n.removeprefix(_CARRIED): a if a.ndim else a.item() for n, a in carried.items()},
-    )
-
-
-def _record(row: Float[np.ndarray, " fields"]) -> Record:
-    fields = dict(zip(_FIELDS, row.tolist(), strict=True))
-    return Record(**fields | {"rejected": int(fields["rejected"])})
+    def __post_init__(self) -> None:
+        steps, tables = len(self.history), (self.thetas, self.first, self.last)
+        lengths = [len(self.clocks), *map(len, tables)]
+        widths = {row.shape for rows in tables for row in rows}
+        if lengths != [steps + 1, steps + 1, steps, steps] or len(widths) != 1:
+            raise ValueError(
+                f"the tables of a training do not fit together: {steps} steps, tables of the "
+                f"lengths {lengths}, rows of the shapes {sorted(widths)}"
+            )
 
 
 # Number of recent steps that are examined.
