@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from .inference_commands import bridge, filter, infer
 from .options import (
     Equation,
     Json,
@@ -22,7 +21,7 @@ from .options import (
     changed_settings,
     expanded,
 )
-from .queries import density, loglik, propagate, sample
+from .query_commands import bridge, density, filter, infer, loglik, propagate, sample
 from .terminal import Exit, emit, only_results, run_process
 
 app = typer.Typer(
