@@ -56,7 +56,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, compare it with the exact density if known, draw figures."""
-    changes = training.changes()
+    changes = changed_settings(training.settings)
     training.prepare()
     from .run_command import run_model
 
