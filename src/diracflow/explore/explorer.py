@@ -12,7 +12,7 @@ has a separate lock, under which queries are answered one at a time.
 import json
 import struct
 import threading
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -59,12 +59,6 @@ class Query(NamedTuple):
     kind: str
     x1: np.ndarray | None
     box: np.ndarray | None  # lower and upper end of each axis
-
-    @property
-    def start(self) -> tuple:
-        """Everything a certificate depends on except the time, as a dictionary key."""
-        params, start_time = self.conditioning["params"], self.conditioning["start_time"]
-        return (*self.x0.tolist(), *params.values(), start_time)
 
 
 def read_query(text: str, density: LearnedDensity) -> Query:
@@ -252,7 +246,7 @@ class Explorer:
         self.density, self.title = density, title
         self.exact = exact_of(density.sde) if exact is None else exact
         self._locks = {name: threading.Lock() for name in ("picture", "certificate", "bridge")}
-        self._certificates: OrderedDict[tuple, dict[str, Any]] = OrderedDict()
+        self._certificates = lru_cache(maxsize=_CACHED)(self._certificate)
         self._controls = controls(density)
 
     def model(self) -> dict[str, Any]:
@@ -283,16 +277,14 @@ class Explorer:
         query = read_query(text, self.density)
         self._validity(query)
         with self._locks["certificate"]:
-            if query.start not in self._certificates:
-                times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
-                asked = jr.key(0), times, query.x0, _SAMPLES
-                found = self.density.certificate(*asked, **query.conditioning)
-                columns = {"t": times, **found._asdict()}
-                self._certificates[query.start] = {n: a.tolist() for n, a in columns.items()}
-            self._certificates.move_to_end(query.start)
-            while len(self._certificates) > _CACHED:
-                self._certificates.popitem(last=False)
-            return self._certificates[query.start]
+            params, start_time = query.conditioning["params"], query.conditioning["start_time"]
+            return self._certificates(tuple(query.x0), tuple(params.items()), start_time)
+
+    def _certificate(self, x0: tuple, params: tuple, start_time: float | None) -> dict[str, Any]:
+        times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
+        conditioning: dict[str, Any] = {"params": dict(params), "start_time": start_time}
+        found = self.density.certificate(jr.key(0), times, np.array(x0), _SAMPLES, **conditioning)
+        return {name: a.tolist() for name, a in {"t": times, **found._asdict()}.items()}
 
     def bridge(self, text: str) -> bytes:
         """Return paths between the two ends of a query."""
