@@ -15,7 +15,7 @@ import time
 import pytest
 
 from diracflow.sweep import read_sweep, run_sweep, sweep_table
-from diracflow.sweep.supervisor import request_stop, supervise
+from diracflow.sweep.run_process import supervise
 
 # The seed decides: 0 succeeds, 1 is killed, 2 fails, 3 and 5 sleep, and 5 ignores SIGTERM.
 PROGRAM = """
@@ -143,7 +143,7 @@ def test_no_run_starts_after_a_request_to_stop(sweep, tmp_path):
     found = sweep([0])
     folder = found.folder(found.runs[0])
     folder.prepare(found.runs[0])
-    request_stop(tmp_path / "stop")
+    (tmp_path / "stop").write_text("stop")
     supervise(folder.path, found.base, tmp_path / "stop")
     assert folder.result() is None
     assert not (folder.path / "log.txt").exists()

@@ -85,8 +85,11 @@ SDE = '[[sde]]\nmodel = "benes"\n'
         (f"seeds = [0]\n{SDE}", "has no 'seeds'; known: out, .*seed"),
         (f"{SDE}dim = 2", "an SDE has no 'dim'; known: model, arguments"),
         (f"settings = {{width = 3}}\n{SDE}", "settings has no 'width'; known: tolerance"),
-        (f"{SDE}arguments = {{size = 2}}", "the model benes has no 'size'; known: angle, dim"),
-        ('[[sde]]\nmodel = "bens"', "unknown built-in model 'bens'; known: .*brownian"),
+        (
+            f"{SDE}arguments = {{size = 2}}",
+            "The model benes has no argument 'size'; it has angle, dim",
+        ),
+        ('[[sde]]\nmodel = "bens"', "No built-in model is called 'bens'; there are .*brownian"),
         (f'{SDE}file = "own.py:sde"', "either a built-in `model`"),
         ('[[sde]]\nfile = "other.py:sde"', "there is no file .*other.py"),
         ('[[sde]]\nfile = "own.py:sde"', "give `starts`"),

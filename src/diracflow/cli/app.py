@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from .inference_commands import bridge, filter, infer
 from .options import (
     Equation,
     Json,
@@ -22,7 +21,7 @@ from .options import (
     changed_settings,
     expanded,
 )
-from .queries import density, loglik, propagate, sample
+from .query_commands import bridge, density, filter, infer, loglik, propagate, sample
 from .terminal import Exit, emit, only_results, run_process
 
 app = typer.Typer(
@@ -57,7 +56,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Learn a built-in model, compare it with the exact density if known, draw figures."""
-    changes = training.changes()
+    changes = changed_settings(training.settings)
     training.prepare()
     from .run_command import run_model
 

@@ -74,14 +74,6 @@ def parse_law(text: str) -> AbstractLaw:
         return law_from(json.loads(text))
 
 
-def parse_number_or_law(text: str) -> float | AbstractLaw:
-    """Return a number, or a law from its JSON description."""
-    try:
-        return float(text)
-    except ValueError:
-        return parse_law(text)
-
-
 def parse_laws(option: str, text: str) -> dict[str, AbstractLaw]:
     """Return the law of each parameter that an option gives as JSON."""
     example = '{"rate": {"law": "LogNormal", "mean": 0, "std": 1}}'

@@ -18,8 +18,8 @@ from ..planning.settings import settings_for
 from ..sde.sde import SDE
 from ..training.checkpoint_file import holds_checkpoint
 from ..training.multiprocess import ProcessLost
-from .inputs import parse_law, parse_laws, parse_number_or_law, prepare_jax
-from .options import ProblemOptions, TrainingOptions
+from .inputs import parse_law, parse_laws, prepare_jax
+from .options import ProblemOptions, TrainingOptions, changed_settings
 from .tables import require_writable
 from .terminal import Exit, Stopped, stoppable
 
@@ -48,7 +48,7 @@ def learn_file(
     """
     require_writable(out, make_folders=True)
     prepare_jax()
-    changes = training.changes()
+    changes = changed_settings(training.settings)
     settings_for(preset, **changes)  # raises an error before anything is computed
     arguments = _problem(named_object(target), problem)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,10 @@ def _problem(found: SDE | Model, options: ProblemOptions) -> dict[str, Any]:
     if options.params is not None:
         problem["params"] = parse_laws("--params", options.params)
     if options.start_time is not None:
-        problem["start_time"] = parse_number_or_law(options.start_time)
+        try:
+            problem["start_time"] = float(options.start_time)
+        except ValueError:
+            problem["start_time"] = parse_law(options.start_time)
     if "starts" not in problem:
         raise ValueError(
             "An SDE needs `--starts`, the law of its start points, such as "

@@ -47,6 +47,12 @@ def info_text(header: dict[str, Any], path: str) -> str:
     """Return the description of a model file from its header."""
     sde, history, law = header["sde"], header["history"], header["start_times"]
     name = "user-defined" if sde["model"] is None else f"built-in model {sde['model']}"
+    reached = f"{header['horizon']:g}, reached"
+    if header["status"] != "FINISHED":
+        requested = header["plan"]["horizon"]
+        reached = f"{header['horizon']:g} of {requested:g} requested ({header['status']})"
+    if header["reach"] < header["horizon"]:
+        reached += f", in subintervals of {header['reach']:g}"
     lines = {
         "file": path,
         "SDE": f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns",
@@ -58,7 +64,7 @@ def info_text(header: dict[str, Any], path: str) -> str:
         "starts": format_law(header["starts"]),
         **{f"  {part['name']}": format_law(part) for part in header["params"]},
         "start time": f"{header['start_time']:g}" if law is None else format_law(law),
-        "horizon": _horizon(header),
+        "horizon": reached,
         "training": f"{len(history)} steps in {header['seconds']:.0f} s",
         "held-out residual": format_residuals([record["fresh_residual"] for record in history]),
         "key": str(header["key"]),
@@ -78,15 +84,6 @@ def info_text(header: dict[str, Any], path: str) -> str:
         errors = f"{row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
         parts.append(f"  t = {row['t']:<9.3g} {errors}")
     return "\n".join(parts)
-
-
-def _horizon(header: dict[str, Any]) -> str:
-    reach, horizon = header["reach"], header["horizon"]
-    divided = f", in subintervals of {reach:g}" if reach < horizon else ""
-    if header["status"] == "FINISHED":
-        return f"{horizon:g}, reached{divided}"
-    requested = header["plan"]["horizon"]
-    return f"{horizon:g} of {requested:g} requested ({header['status']}){divided}"
 
 
 def bound_lines(rows: list[dict[str, Any]]) -> list[str]:

@@ -191,10 +191,6 @@ class TrainingOptions:
 
             join(*address, automatic=self.distributed)
 
-    def changes(self) -> dict[str, Any]:
-        """Return the settings that replace those of the preset."""
-        return changed_settings(self.settings)
-
     def resources(self) -> dict[str, Any]:
         """Return checkpoint and resources as keywords of `learn`."""
         names = ("checkpoint", "memory_limit", "devices", "chunk")

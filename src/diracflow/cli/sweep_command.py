@@ -73,7 +73,14 @@ def table_text(summary: dict[str, Any]) -> str:
     common = {name: first[name] for name in same}
     for row in summary["rows"]:
         special = {name: value for name, value in row["settings"].items() if name not in common}
-        table.add_row(*_cells(row | {"settings": settings_text(special)}))
+        horizon = "" if row["horizon"] is None else f"{row['horizon']:.3g}"
+        if horizon and row["horizon"] < row["asked_horizon"]:
+            horizon += f" of {row['asked_horizon']:g}"
+        seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
+        names = ("error", "certificate")
+        errors = ["" if row[name] is None else f"{row[name]:.1e}" for name in names]
+        cells = (row["model"], row["preset"], str(row["seed"]), settings_text(special))
+        table.add_row(*cells, row["status"], horizon, seconds, *errors)
     # A pipe has no width; the default of 80 would truncate the numbers.
     console = Console(width=None if sys.stdout.isatty() else 160, color_system=None)
     with console.capture() as captured:
@@ -90,15 +97,3 @@ def table_text(summary: dict[str, Any]) -> str:
         f"table.csv, table.json and the models are in {summary['out']}.",
     ]
     return "\n".join(lines)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    reached, asked = row["horizon"], row["asked_horizon"]
-    horizon = "" if reached is None else f"{reached:.3g}"
-    if reached is not None and reached < asked:
-        horizon += f" of {asked:g}"
-    return (
-        *(row["model"], row["preset"], str(row["seed"]), row["settings"], row["status"], horizon),
-        "" if row["seconds"] is None else f"{row['seconds']:.0f}",
-        *("" if row[name] is None else f"{row[name]:.1e}" for name in ("error", "certificate")),
-    )

@@ -12,7 +12,7 @@ has a separate lock, under which queries are answered one at a time.
 import json
 import struct
 import threading
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -59,12 +59,6 @@ class Query(NamedTuple):
     kind: str
     x1: np.ndarray | None
     box: np.ndarray | None  # lower and upper end of each axis
-
-    @property
-    def start(self) -> tuple:
-        """Everything a certificate depends on except the time, as a dictionary key."""
-        params, start_time = self.conditioning["params"], self.conditioning["start_time"]
-        return (*self.x0.tolist(), *params.values(), start_time)
 
 
 def read_query(text: str, density: LearnedDensity) -> Query:
@@ -171,41 +165,19 @@ def _ranges(density: LearnedDensity) -> tuple[np.ndarray, np.ndarray]:
     return np.where(boxed, least, low_end), np.where(boxed, most, high_end)
 
 
-class Picture(NamedTuple):
-    """Density values over a box, and draws of all components."""
-
-    box: np.ndarray  # lower and upper end of each axis
-    cloud: np.ndarray
-    learned: np.ndarray  # the first array axis is that of the first component shown
-    exact: np.ndarray | None
-    rest: dict[int, float]  # values of the components held fixed, by index
-
-    def describe(self) -> dict[str, Any]:
-        """Return all data but the arrays, in plain Python."""
-        distance = None  # unknown if the picture does not show all components
-        if self.exact is not None and self.cloud.shape[1] == self.learned.ndim:
-            cell = np.prod((self.box[:, 1] - self.box[:, 0]) / (np.array(self.learned.shape) - 1))
-            distance = float(0.5 * cell * np.sum(np.abs(self.learned - self.exact)))
-        return {
-            "box": self.box.tolist(),
-            "shape": list(self.learned.shape),
-            "cloud": list(self.cloud.shape),
-            "exact": self.exact is not None,
-            "rest": {str(i + 1): value for i, value in self.rest.items()},
-            "mean": self.cloud.mean(axis=0).tolist(),
-            "deviation": self.cloud.std(axis=0).tolist(),
-            "total_variation": distance,
-        }
-
-
 def picture(
     density: LearnedDensity, exact: AbstractTransitionDensity | None, query: Query
-) -> Picture:
-    """Evaluate a query. All queries use the same noise, so that points move continuously."""
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Return a description of a picture, and its arrays: the density, draws, the exact density.
+
+    The first axis of a density is that of the first component shown. All queries use the same
+    noise, so that points move continuously.
+    """
     laws = [density] if exact is None else [density, exact]
     marginal = query.kind == "marginal" and density.dim > 2
-    start, shape = (query.t, query.x0), (DRAWS if marginal else CLOUD,)
-    draws = [np.asarray(law.sample(jr.key(0), *start, shape, **query.conditioning)) for law in laws]
+    start, number = (query.t, query.x0), (DRAWS if marginal else CLOUD,)
+    samples = [law.sample(jr.key(0), *start, number, **query.conditioning) for law in laws]
+    draws = [np.asarray(sample) for sample in samples]
     cloud = draws[0][:CLOUD]
     box = query.box if query.box is not None else _axes(density, query, cloud)
     held = [] if marginal else [i for i in range(density.dim) if i not in query.pair]
@@ -224,7 +196,22 @@ def picture(
         points = np.stack([columns[i].ravel() for i in range(density.dim)], axis=-1)
         values = [np.asarray(law.prob(points, *start, **query.conditioning)) for law in laws]
         fields = [value.reshape(grid[0].shape) for value in values]
-    return Picture(box, cloud, fields[0], None if exact is None else fields[1], rest)
+    shape = fields[0].shape
+    distance = None  # unknown if the picture does not show all components
+    if exact is not None and density.dim == len(shape):
+        cell = np.prod((box[:, 1] - box[:, 0]) / (np.array(shape) - 1))
+        distance = float(0.5 * cell * np.sum(np.abs(fields[0] - fields[1])))
+    header = {
+        "box": box.tolist(),
+        "shape": list(shape),
+        "cloud": list(cloud.shape),
+        "exact": exact is not None,
+        "rest": {str(i + 1): value for i, value in rest.items()},
+        "mean": cloud.mean(axis=0).tolist(),
+        "deviation": cloud.std(axis=0).tolist(),
+        "total_variation": distance,
+    }
+    return header, [fields[0], cloud, *fields[1:]]
 
 
 def _axes(density: LearnedDensity, query: Query, cloud: np.ndarray) -> np.ndarray:
@@ -259,7 +246,7 @@ class Explorer:
         self.density, self.title = density, title
         self.exact = exact_of(density.sde) if exact is None else exact
         self._locks = {name: threading.Lock() for name in ("picture", "certificate", "bridge")}
-        self._certificates: OrderedDict[tuple, dict[str, Any]] = OrderedDict()
+        self._certificates = lru_cache(maxsize=_CACHED)(self._certificate)
         self._controls = controls(density)
 
     def model(self) -> dict[str, Any]:
@@ -282,25 +269,22 @@ class Explorer:
         with self._locks["picture"]:
             # First, because its error messages are the clearest.
             validity = self._validity(query)
-            shown = picture(self.density, self.exact, query)
-        arrays = [shown.learned, shown.cloud, *([] if shown.exact is None else [shown.exact])]
-        return packed(shown.describe() | validity, arrays)
+            header, arrays = picture(self.density, self.exact, query)
+        return packed(header | validity, arrays)
 
     def certificate(self, text: str) -> dict[str, Any]:
         """Return the error bound over all times from one start; the `t` of the query is ignored."""
         query = read_query(text, self.density)
         self._validity(query)
         with self._locks["certificate"]:
-            if query.start not in self._certificates:
-                times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
-                asked = jr.key(0), times, query.x0, _SAMPLES
-                found = self.density.certificate(*asked, **query.conditioning)
-                columns = {"t": times, **found._asdict()}
-                self._certificates[query.start] = {n: a.tolist() for n, a in columns.items()}
-            self._certificates.move_to_end(query.start)
-            while len(self._certificates) > _CACHED:
-                self._certificates.popitem(last=False)
-            return self._certificates[query.start]
+            params, start_time = query.conditioning["params"], query.conditioning["start_time"]
+            return self._certificates(tuple(query.x0), tuple(params.items()), start_time)
+
+    def _certificate(self, x0: tuple, params: tuple, start_time: float | None) -> dict[str, Any]:
+        times = self.density.horizon * np.linspace(EARLIEST**0.5, 1.0, _TIMES) ** 2
+        conditioning: dict[str, Any] = {"params": dict(params), "start_time": start_time}
+        found = self.density.certificate(jr.key(0), times, np.array(x0), _SAMPLES, **conditioning)
+        return {name: a.tolist() for name, a in {"t": times, **found._asdict()}.items()}
 
     def bridge(self, text: str) -> bytes:
         """Return paths between the two ends of a query."""

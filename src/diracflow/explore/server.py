@@ -76,12 +76,12 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _HTTPError(Exception):
-    """An error response with its status code."""
+# Status, content type and content of a response.
+Answer = tuple[int, str, bytes]
 
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
+
+def _error(status: int, message: str) -> Answer:
+    return status, "application/json", json.dumps({"error": message}).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -91,51 +91,42 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            kind, content = self._answer()
-        except _HTTPError as error:
-            self._send_error(error.status, str(error))
+            answer = self._answer()
         except (ValueError, RuntimeError) as error:  # raised by the library for invalid queries
-            self._send_error(400, str(error))
+            answer = _error(400, str(error))
         except Exception:
             traceback.print_exc()
-            self._send_error(500, "Internal error of diracflow; see the terminal.")
-        else:
-            self._send(200, kind, content)
+            answer = _error(500, "Internal error of diracflow; see the terminal.")
+        self._send(*answer)
 
-    def _answer(self) -> tuple[str, bytes]:
+    def _answer(self) -> Answer:
         named = self.headers.get_all("Host") or []
         known = [f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")]
         if len(named) != 1 or named[0].lower() not in known:
-            raise _HTTPError(403, f"This page is only served as {self.server.url}.")
+            return _error(403, f"This page is only served as {self.server.url}.")
         if len(self.path) > MAX_ADDRESS:
-            raise _HTTPError(414, f"Addresses must have at most {MAX_ADDRESS} characters.")
+            return _error(414, f"Addresses must have at most {MAX_ADDRESS} characters.")
         path, _, query = self.path.partition("?")
-        if path.startswith("/api/"):
-            if self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-                raise _HTTPError(403, "Only the page of the explorer may send this request.")
-            return self._api(path.removeprefix("/api/"), query)
         if path in self.server.page:
-            return self.server.page[path]
-        raise _HTTPError(404, "Not found; the page is at /.")
-
-    def _api(self, name: str, query: str) -> tuple[str, bytes]:
-        explorer = self.server.explorer
+            return 200, *self.server.page[path]
+        if not path.startswith("/api/"):
+            return _error(404, "Not found; the page is at /.")
+        if self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            return _error(403, "Only the page of the explorer may send this request.")
+        name, explorer = path.removeprefix("/api/"), self.server.explorer
         if name in ("picture", "bridge"):
-            return "application/octet-stream", getattr(explorer, name)(query)
+            return 200, "application/octet-stream", getattr(explorer, name)(query)
         if name not in ("certificate", "model"):
-            raise _HTTPError(404, f"Unknown request {name[:40]!r}.")
+            return _error(404, f"Unknown request {name[:40]!r}.")
         found = explorer.model() if name == "model" else explorer.certificate(query)
-        return "application/json", json.dumps(found).encode()
-
-    def _send_error(self, status: int, message: str) -> None:
-        self._send(status, "application/json", json.dumps({"error": message}).encode())
+        return 200, "application/json", json.dumps(found).encode()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer errors found by the base class: malformed requests and unsupported methods."""
         if code == 501:
-            self._send_error(405, "Only GET is supported.")
+            self._send(*_error(405, "Only GET is supported."))
         else:
-            self._send_error(code, message or "Malformed request.")
+            self._send(*_error(code, message or "Malformed request."))
 
     def _send(self, status: int, kind: str, content: bytes) -> None:
         self.close_connection = True

@@ -1,8 +1,7 @@
 """Many trainings from one file: over SDEs, seeds, presets and settings.
 
-`sweep_file` reads the runs from TOML. `session` hands them to joblib, which calls `supervise` for
-each run here or on a Dask or Ray cluster. Each run has a folder and a process (`run_process`), and
-their results form one table.
+`sweep_file` reads the runs from TOML. `session` hands them to joblib, on this machine or a Dask or
+Ray cluster. Each run has a folder and a process (`run_process`), and their results form one table.
 """
 
 from .session import run_sweep

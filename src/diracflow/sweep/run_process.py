@@ -1,16 +1,20 @@
-"""The process of one run: train, measure the error, write the result.
+"""The process of one run, and `supervise`, the joblib task that starts and watches it.
 
-The supervisor starts it as `python -m diracflow.sweep.run_process FOLDER BASE`. Each run has a
-separate process: if it crashes or runs out of memory, the other runs continue. It saves its
-checkpoint and exits on SIGTERM, and also when the process that started it has died.
+Each run has a separate process, `python -m diracflow.sweep.run_process FOLDER BASE [THREADS]`: if
+it crashes or runs out of memory, the other runs continue. It saves its checkpoint and exits on
+SIGTERM, and also when its supervisor has died. The supervisor may run on another machine, so the
+request to stop is a file: the machines of a cluster share only the directory of the sweep.
 """
 
-import argparse
+import contextlib
 import os
+import queue
 import signal
+import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,28 +28,119 @@ from ..storage.files import Locked, locked
 from ..training.threads import limit_threads
 from .sweep_runs import RunFolder
 
+# Seconds between two checks of the process and of the request to stop.
+_INTERVAL = 0.2
 
-def main() -> None:
-    """Run the process."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("base", type=Path)
-    parser.add_argument("--threads", type=int)
-    options = parser.parse_args()
+# Disjoint sets of cores that no run uses at present.
+Cores = queue.SimpleQueue[set[int]]
+
+
+def supervise(
+    path: Path,
+    base: Path,
+    stop: Path,
+    *,
+    threads: int | None = None,
+    cores: Cores | None = None,
+    program: Sequence[str] = (),
+) -> str:
+    """Run the process of one run to its end and return the name of the run.
+
+    The result is in the folder. It never raises because of a run: joblib would abort all others.
+
+    **Arguments:**
+
+    - `path`: the folder of the run.
+    - `base`: the directory to which paths of the user's Python files are relative.
+    - `stop`: the file that requests all runs to save their checkpoints and exit; if its content is
+        `kill`, they are killed.
+    - `threads`: the number of cores that the run may use. All by default.
+    - `cores`: disjoint sets of cores on this machine. The run takes one and puts it back.
+    - `program`: the command to start, by default this module.
+    """
+    # `-P`: a file in the current directory must not shadow a module.
+    program = program or (sys.executable, "-P", "-m", "diracflow.sweep.run_process")
+    command, environment = [*program, str(path), str(base)], dict(os.environ)
+    if threads is not None:
+        command.append(str(threads))
+        # XLA reads NPROC; it is the only limit on systems without CPU affinity.
+        environment["NPROC"] = str(threads)
+    chosen = cores.get() if cores else None
+    try:
+        if not stop.exists():
+            _run(RunFolder(path), command, environment, stop, chosen)
+    except OSError as error:
+        RunFolder(path).fail("KILLED", f"The process could not be started: {error}")
+    finally:
+        if cores and chosen:
+            cores.put(chosen)
+    return path.name
+
+
+def _run(
+    folder: RunFolder, command: list[str], env: dict[str, str], stop: Path, cores: set[int] | None
+) -> None:
+    """Run a process until it exits or is requested to stop, and record it if it was killed."""
+    stopped = False
+    with (
+        (folder.path / "log.txt").open("ab") as log,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=env,
+            # Ctrl-C in the terminal is for the sweep, which then requests its runs to stop.
+            start_new_session=True,
+        ) as process,
+    ):
+        if cores:
+            with contextlib.suppress(ProcessLookupError):  # it has already exited
+                os.sched_setaffinity(process.pid, cores)
+        while process.poll() is None:
+            with contextlib.suppress(FileNotFoundError):
+                if stop.read_text() == "kill":
+                    process.kill()
+                elif not stopped:
+                    process.terminate()
+                stopped = True
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_INTERVAL)
+    code = process.returncode
+    if code and not stopped and folder.result() is None:
+        end = f"exited with code {code}"
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+            end = f"was killed by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+        folder.fail("KILLED", f"The process {end}; see log.txt in its folder.")
+
+
+def main(path: str, base: str, threads: str | None = None) -> None:
+    """Do one run in this process, and write its result or its error into its folder."""
     threading.Thread(target=_exit_with_supervisor, daemon=True).start()
-    if options.threads is not None and hasattr(os, "sched_setaffinity"):
-        limit_threads(options.threads)
-    folder = RunFolder(options.folder)
+    if threads is not None and hasattr(os, "sched_setaffinity"):
+        limit_threads(int(threads))
+    folder = RunFolder(Path(path))
     try:
         with locked(folder.path / "run.lock"):
             try:
-                folder.write("result.json", _train(folder, options.base))
+                folder.write("result.json", _train(folder, Path(base)))
             except Exception as error:
                 traceback.print_exc()
                 first_line = (str(error).strip().splitlines() or [""])[0]
                 folder.fail("ERROR", f"{type(error).__name__}: {first_line}".removesuffix(": "))
     except Locked as holder:
         print(f"This run is already being computed by {holder}.", file=sys.stderr)
+
+
+def _exit_with_supervisor() -> None:
+    """Send SIGTERM to this process when standard input ends.
+
+    The supervisor holds the other end of the pipe open for as long as it lives.
+    """
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
@@ -92,15 +187,5 @@ def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
     }
 
 
-def _exit_with_supervisor() -> None:
-    """Send SIGTERM to this process when standard input ends.
-
-    The supervisor holds the other end of the pipe open for as long as it lives.
-    """
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

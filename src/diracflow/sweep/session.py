@@ -12,22 +12,18 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import joblib
 
 from ..sde.argument_checks import checked_count
-from ..storage.files import Locked, locked
+from ..storage.files import Locked, locked, write_atomically
 from ..uses.inference import extra
-from .supervisor import Cores, request_stop, supervise
+from .run_process import Cores, supervise
 from .sweep_runs import Run, Sweep
 
 Report = Callable[[dict[str, Any], int, int], object]
-# A function of the address of a cluster, the number of simultaneous runs and the cores of a run.
-# It returns the arguments of `joblib.Parallel`.
-Backend = Callable[[str | None, int, int | None], AbstractContextManager[dict[str, Any]]]
 
 
 def run_sweep(
@@ -71,11 +67,12 @@ def run_sweep(
     sweep.out.mkdir(parents=True, exist_ok=True)
     try:
         with locked(sweep.out / "sweep.lock"):
-            runs = _unfinished(sweep, retry)
+            results = [(run, sweep.folder(run).result()) for run in sweep.runs]
+            runs = [run for run, found in results if found is None or (retry and found["failed"])]
             try:
                 if runs:
                     with _BACKENDS[backend](address, jobs, threads) as options:
-                        ended = _start(sweep, runs, options, threads=threads, cores=cores)
+                        ended = _ended_runs(sweep, runs, options, threads=threads, cores=cores)
                         received = _follow(sweep, runs, ended, report or (lambda *_: None))
             finally:
                 rows = sweep.write_tables()
@@ -89,19 +86,12 @@ def run_sweep(
     return rows
 
 
-def _unfinished(sweep: Sweep, retry: bool) -> list[Run]:
-    """Return the runs that need to be done, and prepare their folders."""
-    results = [(run, sweep.folder(run).result()) for run in sweep.runs]
-    runs = [run for run, found in results if found is None or (retry and found["failed"])]
-    for run in runs:
-        sweep.folder(run).prepare(run)
-    return runs
-
-
-def _start(
+def _ended_runs(
     sweep: Sweep, runs: list[Run], options: dict[str, Any], **resources: Any
 ) -> Iterator[str]:
     """Start the runs and yield the name of each one that ends."""
+    for run in runs:
+        sweep.folder(run).prepare(run)
     task = joblib.delayed(supervise)
     tasks = [task(sweep.folder(run).path, sweep.base, sweep.stop, **resources) for run in runs]
     # All tasks are dispatched at once, so that an adaptive cluster knows their number. Ray assigns
@@ -129,7 +119,7 @@ def _follow(sweep: Sweep, runs: list[Run], ended: Iterator[str], report: Report)
         except BaseException:
             # If the backend failed, the file stays for the runs that it has lost.
             if not received:
-                request_stop(sweep.stop)
+                write_atomically(sweep.stop, [b"stop"])
             for name in ended:
                 waiting.pop(name)
             raise
@@ -149,7 +139,7 @@ def _stop_on_signals(stop: Path) -> Iterator[list[int]]:
 
     def handle(number: int, frame: Any) -> None:
         received.append(number)
-        request_stop(stop, at_once=len(received) > 1)
+        write_atomically(stop, [b"stop" if len(received) == 1 else b"kill"])
         if len(received) > 2:
             raise KeyboardInterrupt
 
@@ -189,15 +179,12 @@ def _local(address: str | None, jobs: int, threads: int | None) -> Iterator[dict
 @contextlib.contextmanager
 def _dask(address: str | None, jobs: int, threads: int | None) -> Iterator[dict[str, Any]]:
     distributed = extra("distributed", "dask")
-    with contextlib.ExitStack() as stack:
-        cluster: Any = address
-        if address is None:
-            # Not as processes: Ctrl-C in the terminal would end these.
-            options = {"n_workers": 1, "threads_per_worker": max(jobs, 2), "processes": False}
-            local = distributed.LocalCluster(**options, dashboard_address=None)
-            cluster = stack.enter_context(local)
-        stack.enter_context(distributed.Client(cluster))
-        stack.enter_context(joblib.parallel_config("dask", wait_for_workers_timeout=60))
+    # Not as processes: Ctrl-C in the terminal would end these.
+    local: dict[str, Any] = {"n_workers": 1, "threads_per_worker": max(jobs, 2), "processes": False}
+    with (
+        distributed.Client(address, **({} if address else local | {"dashboard_address": None})),
+        joblib.parallel_config("dask", wait_for_workers_timeout=60),
+    ):
         yield _slots(joblib.effective_n_jobs(-1), address is None and jobs == 1)
 
 
@@ -223,7 +210,9 @@ def _ray(address: str | None, jobs: int, threads: int | None) -> Iterator[dict[s
         ray.shutdown()
 
 
-_BACKENDS: dict[str, Backend] = {"local": _local, "dask": _dask, "ray": _ray}
+# Each returns arguments of `joblib.Parallel` from the address of a cluster, the number of
+# simultaneous runs and the cores of each.
+_BACKENDS = {"local": _local, "dask": _dask, "ray": _ray}
 
 
 def _slots(slots: int, one_by_one: bool) -> dict[str, Any]:

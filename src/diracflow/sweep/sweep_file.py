@@ -6,7 +6,6 @@ errors: a misspelt name would otherwise be ignored, and the sweep would not vary
 
 import dataclasses
 import hashlib
-import inspect
 import itertools
 import os
 import tomllib
@@ -14,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..models.catalogue import MODELS
 from ..planning.settings import Settings
 from ..sde.argument_checks import checked_count, checked_flag
 from .sweep_runs import Run, Sweep
@@ -71,10 +69,10 @@ def _runs(content: dict[str, Any], base: Path) -> Iterator[Run]:
     for table in tables:
         for values in _combinations(table, common, base):
             run = Run(**values, **fixed)
+            run.check(base)
             if run.name in names:
                 raise ValueError(f"the run {run.label} with seed {run.seed} occurs twice.")
             names.add(run.name)
-            run.check(base)
             yield run
 
 
@@ -93,25 +91,15 @@ def _combinations(
     merged = {"preset": "accurate", "seed": 0} | common | table
     swept = {name: merged.get(name) for name in _SWEPT}
     for source in _product({name: table.get(name) for name in ("model", "file")}):
-        digest = _checked_digest(**source, arguments=arguments, base=base)
+        digest = None
+        if "file" in table:
+            path = base / _text("file", source["file"]).rpartition(":")[0]
+            if not path.is_file():
+                raise ValueError(f"`file` must be FILE.py:NAME; there is no file {path}.")
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         combined = itertools.product(*map(_product, (arguments, swept, settings)))
         for chosen, values, changes in combined:
             yield {**source, **values, "arguments": chosen, "digest": digest, "settings": changes}
-
-
-def _checked_digest(
-    model: str | None, file: str | None, arguments: dict[str, Any], base: Path
-) -> str | None:
-    """Check the source of an SDE, and return the digest of its file if it is one."""
-    if model is None:
-        path = base / _text("file", file).rpartition(":")[0]
-        if not path.is_file():
-            raise ValueError(f"`file` must be FILE.py:NAME; there is no file {path}.")
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    if model not in MODELS:
-        raise ValueError(f"unknown built-in model {model!r}; known: {', '.join(MODELS)}.")
-    _require_known(arguments, inspect.signature(MODELS[model]).parameters, f"the model {model}")
-    return None
 
 
 def _product(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from ..sde.argument_checks import checked_number
@@ -130,12 +129,22 @@ def heat(
     values: np.ndarray,
     box: np.ndarray,
     colours: str,
+    *,
     top: float | None = None,
     label: str = "",
+    names: tuple[str, str] | None = None,
 ) -> None:
-    """Draw a heat map of values on `plane(box)`, with its colour bar."""
+    """Draw a heat map of values on `plane(box)`, with its colour bar.
+
+    **Arguments:**
+
+    - `axis`, `title`: the panel and its title.
+    - `values`, `box`: the values, and lower and upper ends of both axes.
+    - `colours`, `top`, `label`: colour map, its largest value, and the label of the colour bar.
+    - `names`: labels of the axes. By default they are states, drawn to one scale if possible.
+    """
     width, height = box[:, 1] - box[:, 0]
-    one_scale = max(width, height) <= _SAME_SCALE * min(width, height)
+    one_scale = names is None and max(width, height) <= _SAME_SCALE * min(width, height)
     image = axis.imshow(
         values.T,
         extent=(*box[0], *box[1]),
@@ -144,14 +153,10 @@ def heat(
         vmax=values.max() or 1.0 if top is None else top,
         aspect="equal" if one_scale else "auto",
     )
-    axis.set(title=title, xlabel="$x_1$", ylabel="$x_2$")
+    across, upwards = names or ("$x_1$", "$x_2$")
+    axis.set(title=title, xlabel=across, ylabel=upwards)
     axis.xaxis.set_major_locator(MaxNLocator(4))  # so that long numbers do not touch
     axis.yaxis.set_major_locator(MaxNLocator(5))
-    colour_bar(axis, image, label)
-
-
-def colour_bar(axis: Axes, image: AxesImage, label: str = "") -> None:
-    """Add the colour bar of a heat map, with few ticks."""
     bar = axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03, label=label)
     bar.ax.ticklabel_format(style="sci", scilimits=(-2, 2))
     bar.locator = MaxNLocator(5)

@@ -28,7 +28,6 @@ from .axes import (
     LEVELS,
     box_of,
     checked_times,
-    colour_bar,
     fan,
     heat,
     panels,
@@ -227,8 +226,8 @@ def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GR
     for line, (label, box, exact, learned) in zip(axes, rows, strict=True):
         x = plane(box, grid)
         truth, found = np.asarray(exact(x)), np.asarray(learned(x))
-        heat(line[0], f"{label}\nexact density", truth, box, DENSITY_MAP, truth.max())
-        heat(line[1], "learned density", found, box, DENSITY_MAP, truth.max())
+        heat(line[0], f"{label}\nexact density", truth, box, DENSITY_MAP, top=truth.max())
+        heat(line[1], "learned density", found, box, DENSITY_MAP, top=truth.max())
         heat(line[2], "absolute error", np.abs(found - truth), box, ERROR_MAP)
     return figure
 
@@ -256,18 +255,12 @@ def conditional(
     x = np.stack([x1, np.zeros_like(x1)], axis=-1)
     fields = [np.asarray(law.prob(x, times[:, None], x0)) for law in (exact, density)]
     fields = [field / field.max(axis=1, keepdims=True) for field in fields]
-    drawn = {
-        f"exact, {query_title(x0)}": (fields[0], DENSITY_MAP),
-        "learned": (fields[1], DENSITY_MAP),
-        "absolute difference": (np.abs(fields[1] - fields[0]), ERROR_MAP),
-    }
     figure, [axes] = panels(9.0, 3.2, 1, 3)
-    extent = (times[0], times[-1], -reach, reach)
-    for axis, (title, (field, colours)) in zip(axes, drawn.items(), strict=True):
-        top = field.max() or 1.0
-        image = axis.imshow(field.T, colours, extent=extent, aspect="auto", vmin=0, vmax=top)
-        axis.set(title=title, xlabel="time $t$")
-        colour_bar(axis, image)
+    box, names = np.array([[times[0], times[-1]], [-reach, reach]]), ("time $t$", "")
+    heat(axes[0], f"exact, {query_title(x0)}", fields[0], box, DENSITY_MAP, names=names)
+    heat(axes[1], "learned", fields[1], box, DENSITY_MAP, names=names)
+    error = np.abs(fields[1] - fields[0])
+    heat(axes[2], "absolute difference", error, box, ERROR_MAP, names=names)
     axes[0].set_ylabel("$x_1$ given $x_2=0$, each instant scaled to one")
     return figure
 

@@ -35,24 +35,8 @@ from .pairs import pairs
 
 # Fractions of the horizon at which densities are shown.
 SHARES = (0.03, 0.3, 1.0)
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{name}: diracflow report</title>
-<style>
-{look}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+# The template of the page and its style.
+_FILES = ("report.html", "report.css")
 # Width in inches that fits on a phone.
 _NARROW = 6.0
 # Colours that adapt to a light or dark theme.
@@ -83,8 +67,8 @@ def report(
     name = "your SDE" if origin is None else f"the built-in model {origin[0]}"
     blocks = [*_head(density, file, name), *_learned(density), *_densities(density, exact)]
     blocks += [*_trust(density), *_training(density), *_loading(density, file)]
-    look = files(__package__).joinpath("report.css").read_text("utf-8")
-    text = _PAGE.format(name=escape(name), look=look, body="\n".join(blocks))
+    page, look = (files(__package__).joinpath(n).read_text("utf-8") for n in _FILES)
+    text = page.format(name=escape(name), look=look, body="\n".join(blocks))
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text
@@ -95,12 +79,9 @@ def _head(density: LearnedDensity, file: str, name: str) -> Iterator[str]:
     yield element("h1", f"Transition density of {name}")
     yield element("p", f"{file}, learned by diracflow", "soft")
     if status is Status.FINISHED:
-        divided = (
-            f" Its flow was trained up to t = {density.reach:g}."
-            if density.reach < density.horizon
-            else ""
-        )
-        reached = f"Learned up to t = {density.horizon:g}, as requested.{divided}"
+        reached = f"Learned up to t = {density.horizon:g}, as requested."
+        if density.reach < density.horizon:
+            reached += f" Its flow was trained up to t = {density.reach:g}."
         yield element("p", reached, "good")
     else:
         reached = f"{status.name}: learned up to t = {density.horizon:g} of {asked:g}."
@@ -110,11 +91,8 @@ def _head(density: LearnedDensity, file: str, name: str) -> Iterator[str]:
 
 def _learned(density: LearnedDensity) -> Iterator[str]:
     yield element("h2", "Problem")
-    law, bounds, errors = (
-        density.scope.start_times,
-        density.provenance.certificate,
-        density.provenance.errors,
-    )
+    law = density.scope.start_times
+    bounds, errors = density.provenance.certificate, density.provenance.errors
     rows: dict[str, object] = {"components": density.dim, "noise columns": density.sde.noise_dim}
     if any(part.describe()["domain"] != "Real" for part in density.sde.domain):
         rows["domain"] = " × ".join(format_law(part.describe()) for part in density.chart.maps)

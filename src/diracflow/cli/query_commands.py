@@ -1,24 +1,163 @@
-"""The commands `bridge`, `filter` and `infer`, which infer paths, states and parameters from data.
+"""The commands that query a density: its values and draws, paths, states and parameters.
 
 They import JAX when they run, so that `--help` does not wait for it.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
-from .options import Data, Equation, Figure, Json, QueryOptions, Seed, Start, TableOptions, Time
-from .tables import read_series, require_figure, require_writable, state_columns, write_table
+from .options import (
+    Count,
+    Data,
+    Equation,
+    Figure,
+    Float32,
+    Json,
+    ModelFile,
+    Params,
+    QueryOptions,
+    Seed,
+    Start,
+    TableOptions,
+    Time,
+)
+from .tables import (
+    read_points,
+    read_series,
+    require_figure,
+    require_writable,
+    state_columns,
+    write_table,
+)
 from .terminal import emit
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
     from ..transition.transition_density import AbstractTransitionDensity
-    from ..uses.bridges import Bridge
-    from ..uses.filtering import Filtered, Observe
+    from ..uses.filtering import Observe
+
+
+def density(
+    query: QueryOptions,
+    t: Time,
+    x0: Start,
+    *,
+    x: Annotated[str | None, typer.Option("--x", help="A single point.")] = None,
+    points: Annotated[
+        Path | None, typer.Option(help="Points, one per row: .csv, or .npz with an array x.")
+    ] = None,
+    float32: Float32 = False,
+    table: TableOptions,
+) -> None:
+    """Evaluate the log-density at points."""
+    from .inputs import parse_point, query_context
+
+    if (x is None) == (points is None):
+        raise ValueError("Give either `--x` with one point or `--points` with a file.")
+    table.check()
+    model, conditioning = query.load()
+    start = parse_point("x0", x0, model.dim)
+    if points is not None:
+        rows = read_points(points, model.dim)
+    else:
+        rows = parse_point("x", x or "", model.dim)[None]
+    with query_context(float32):
+        values = np.asarray(model.log_prob(rows, t, start, **conditioning))
+    arrays = {"t": np.asarray(t), "x0": start, "x": rows, "log_prob": values}
+    table.write(state_columns(rows) | {"log_prob": values}, arrays)
+
+
+def sample(
+    query: QueryOptions,
+    t: Time,
+    x0: Start,
+    *,
+    count: Count = 1000,
+    seed: Seed = 0,
+    float32: Float32 = False,
+    table: TableOptions,
+) -> None:
+    """Draw states from the density."""
+    import jax.random as jr
+
+    from .inputs import parse_point, query_context
+
+    table.check()
+    model, conditioning = query.load()
+    start = parse_point("x0", x0, model.dim)
+    with query_context(float32):
+        draws = np.asarray(model.sample(jr.key(seed), t, start, count, **conditioning))
+    arrays = {"t": np.asarray(t), "x0": start, "seed": np.asarray(seed), "x": draws}
+    table.write(state_columns(draws), arrays)
+
+
+def propagate(
+    query: QueryOptions,
+    t: Time,
+    *,
+    law: Annotated[
+        str | None, typer.Option(help='Initial law: \'{"law": "Normal", "mean": 0, "std": 1}\'.')
+    ] = None,
+    draws: Annotated[
+        Path | None, typer.Option(help="Draws of the initial law: .csv, or .npz with an array x.")
+    ] = None,
+    points: Annotated[
+        Path | None,
+        typer.Option(help="Points to evaluate: .csv, or .npz with an array x; else draw."),
+    ] = None,
+    count: Count = 1000,
+    seed: Seed = 0,
+    table: TableOptions,
+) -> None:
+    """Propagate an initial law: evaluate the resulting density at points, or draw from it."""
+    import jax.random as jr
+
+    from ..uses import green
+    from .inputs import parse_law
+
+    if (law is None) == (draws is None):
+        raise ValueError("Give the initial law: either `--law` as JSON or `--draws` with a file.")
+    if points is None:
+        table.check()
+    model, conditioning = query.load()
+    initial = read_points(draws, model.dim) if draws is not None else parse_law(law or "")
+    found = green.propagate(model, initial, t, **conditioning)
+    if points is None:
+        x, values = np.asarray(found.sample(jr.key(seed), (count,))), {}
+    else:
+        x = read_points(points, model.dim)
+        values = {
+            "log_prob": np.asarray(found.log_prob(x)),
+            "standard_error": np.asarray(found.standard_error(x)),
+        }
+    table.write(state_columns(x) | values, {"x": x, **values}, outside=found.outside)
+
+
+def loglik(
+    model: ModelFile,
+    data: Data,
+    params: Params = None,
+    sde: Equation = None,
+    as_json: Json = False,
+) -> None:
+    """Compute the log-likelihood of an observed path, given its first state."""
+    from ..uses.likelihood import log_likelihood
+
+    learned, conditioning = QueryOptions(model, params, sde=sde).load()
+    times, states = read_series(data, learned.dim)
+    value = float(log_likelihood(learned, times, states, conditioning["params"]))
+    start_time = times[:-1] if learned.start_time is None else None
+    outside = learned.outside(states[:-1], params=conditioning["params"], start_time=start_time)
+    transitions = int(np.sum(~np.isnan(states[:, 0]))) - 1
+    if as_json:
+        share = float(np.mean(np.asarray(outside)))
+        emit({"log_likelihood": value, "transitions": transitions, "outside": share})
+    else:
+        emit(f"{value:.10g}  ({transitions} transitions)")
 
 
 def bridge(
@@ -43,13 +182,22 @@ def bridge(
     model, conditioning = query.load()
     start, end = parse_point("x0", x0, model.dim), parse_point("x1", x1, model.dim)
     found = bridges.bridge(jr.key(seed), model, start, end, t, steps, paths, **conditioning)
+    times, states, log_weights = map(np.asarray, (found.times, found.paths, found.log_weights))
     if table.out is not None:
-        write_table(table.out, _path_columns(found), _arrays(found, "paths", "log_weights"))
+        count, instants, dim = states.shape
+        columns = {
+            "path": np.repeat(np.arange(count), instants),
+            "time": np.tile(times, count),
+            **state_columns(states.reshape(-1, dim)),
+            "log_weight": np.repeat(log_weights, instants),
+        }
+        arrays = {"times": times, "paths": states, "log_weights": log_weights}
+        write_table(table.out, columns, arrays)
     if figure is not None:
         from ..view import bridge_fan
 
         bridge_fan(found).savefig(figure)
-    times, mean = np.asarray(found.times), np.asarray(found.mean(lambda path: path))
+    mean = np.asarray(found.mean(lambda path: path))
     deviation = np.sqrt(np.asarray(found.mean(lambda path: (path - mean) ** 2)))
     share, value = found.effective_share, found.log_density
     if table.as_json:
@@ -64,21 +212,6 @@ def bridge(
         f"log-density            {value:.4f}  at x1, from the path weights\n"
         f"midpoint               mean {centre}, standard deviation {spread}"
     )
-
-
-def _path_columns(found: "Bridge") -> dict[str, np.ndarray]:
-    """Return one row for each path and time."""
-    count, instants, dim = found.paths.shape
-    return {
-        "path": np.repeat(np.arange(count), instants),
-        "time": np.tile(np.asarray(found.times), count),
-        **state_columns(np.asarray(found.paths).reshape(-1, dim)),
-        "log_weight": np.repeat(np.asarray(found.log_weights), instants),
-    }
-
-
-def _arrays(found: Any, *names: str) -> dict[str, np.ndarray]:
-    return {name: np.asarray(getattr(found, name)) for name in ("times", *names)}
 
 
 def filter(  # the standard term
@@ -109,10 +242,16 @@ def filter(  # the standard term
         params=conditioning["params"],
         start=conditioning["start_time"],
     )
-    moments = ("means", "variances", "levels", "quantiles")
-    arrays = _arrays(found, *moments, "effective_shares", "outside")
+    names = ("times", "means", "variances", "levels", "quantiles", "effective_shares", "outside")
+    arrays = {name: np.asarray(getattr(found, name)) for name in names}
     if table.out is not None:
-        write_table(table.out, _moment_columns(found), arrays)
+        columns = {"time": arrays["times"]}
+        parts = {"mean": arrays["means"], "variance": arrays["variances"]}
+        for index, level in enumerate(found.levels):
+            parts[f"q{level:g}"] = arrays["quantiles"][:, index]
+        for name, part in parts.items():
+            columns |= {f"{name}_{c}": values for c, values in state_columns(part).items()}
+        write_table(table.out, columns, arrays)
     if figure is not None:
         from ..view import filter_bands
 
@@ -154,16 +293,6 @@ def _gaussian_likelihood(noise: float, observed: list[int]) -> "Observe":
         return jnp.sum(jnp.where(jnp.isnan(gaps), 0.0, norm.logpdf(gaps) - jnp.log(noise)))
 
     return observe
-
-
-def _moment_columns(found: "Filtered") -> dict[str, np.ndarray]:
-    """Return one row for each time."""
-    quantiles = np.moveaxis(np.asarray(found.quantiles), 1, 0)
-    levels = {f"q{level:g}": q for level, q in zip(found.levels, quantiles, strict=True)}
-    columns = {"time": np.asarray(found.times)}
-    for name, values in {"mean": found.means, "variance": found.variances, **levels}.items():
-        columns |= {f"{name}_{c}": v for c, v in state_columns(np.asarray(values)).items()}
-    return columns
 
 
 def infer(
