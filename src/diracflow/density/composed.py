@@ -18,18 +18,31 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
 from ..sde.sde import SDE
 from ..training.state import Status, Trajectory
+from ..transition.broadcast import CHUNK
 from ..transition.charted_density import in_coordinates
 from ..transition.start_mixture import StartMixture
 from ..transition.transition_density import AbstractTransitionDensity
 from .composed_certificate import composed_certificate
-from .composition import Composition
-from .lattice import Lattice
-from .lattice_points import lattice_for
+from .lattice import Lattice, lattice_for, weighted
 from .provenance import Provenance
-from .subintervals import ROUNDING, Division, Subintervals, division, simulate
+from .subintervals import (
+    ROUNDING,
+    Beginnings,
+    Division,
+    Subintervals,
+    divided,
+    division,
+    log_mixture,
+    nodes,
+    simulate,
+    simulated,
+)
 
 if TYPE_CHECKING:
     from .learned import LearnedDensity
+
+# Starts whose weights are computed at once: each takes a row of the lattice.
+_TOGETHER = 16
 
 
 class ComposedDensity(AbstractTransitionDensity):
@@ -96,7 +109,7 @@ class ComposedDensity(AbstractTransitionDensity):
         self.dim, self.noise_dim = base.dim, self.legs * base.noise_dim
         if starts is not None:
             law = self.chart.law(starts.expand(base.dim) if starts.dim is None else starts)
-            self.lattice = lattice_for(self._composition.base, self._division, law)
+            self.lattice = lattice_for(self._inner, self._division, law)
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -197,7 +210,7 @@ class ComposedDensity(AbstractTransitionDensity):
         base_bound = self._of_base("_error_bound")
         given = {"t": t, "params": params, "start_time": start_time, "x0": x0}
         query = certificate_query(self, self.chart, key, samples, **given)
-        return composed_certificate(self._composition, base_bound, query)
+        return composed_certificate(self, base_bound, query)
 
     def coverage(
         self,
@@ -210,14 +223,6 @@ class ComposedDensity(AbstractTransitionDensity):
         Arguments are those of `TransitionDensity.coverage`.
         """
         return self._of_base("coverage")(x0, params, start_time)
-
-    def outside(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Bool[Array, "*batch"]:
-        return self.base.outside(x0, params, start_time)
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, rounded up to whole subintervals.
@@ -258,8 +263,9 @@ class ComposedDensity(AbstractTransitionDensity):
         return Division(self.reach, self.legs)
 
     @property
-    def _composition(self) -> Composition:
-        return Composition(in_coordinates(self.base, self.chart), self._division, self.lattice)
+    def _inner(self) -> AbstractTransitionDensity:
+        """The base in the coordinates of the chart."""
+        return in_coordinates(self.base, self.chart)
 
     def _of_base(self, name: str) -> Any:
         """Return an attribute of the base."""
@@ -279,19 +285,28 @@ class ComposedDensity(AbstractTransitionDensity):
             )
 
     def _at_time(self, t: Float[Array, ""]) -> Subintervals:
-        return self._composition.divided(t)
+        return divided(self._inner, self._division, t)
 
     def _log_prob(
         self, state: Subintervals, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        y, log_slope = self.chart.end(x)
-        return self._composition.log_prob(state, y, self.chart.start(x0)) + log_slope
+        base, (y, log_slope) = self._inner, self.chart.end(x)
+        one = lambda y, start: base._log_prob(state.outer, y, start)
+        several = lambda y, start: log_mixture(base, state, y, self._beginnings(state, start))
+        return jax.lax.cond(state.number == 1, one, several, y, self.chart.start(x0)) + log_slope
+
+    def _beginnings(self, times: Subintervals, start: Float[Array, " d+k"]) -> Beginnings:
+        """Return weighted points at which the last subinterval begins, in coordinates."""
+        if self.lattice is not None:
+            return weighted(self._inner, times, start, self.lattice)
+        noise = nodes(self.legs, self.base.noise_dim)
+        return simulated(self._inner, times, start, noise)
 
     def _from_noise(
         self, state: Subintervals, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        base, rows = self._composition.base, noise.reshape(self.legs, -1)
-        moved = simulate(base, state, rows, self.chart.start(x0), state.number)
+        rows = noise.reshape(self.legs, -1)
+        moved = simulate(self._inner, state, rows, self.chart.start(x0), state.number)
         return self.chart.from_real(moved[: self.dim])
 
     def _check_starts(
@@ -313,9 +328,11 @@ class ComposedDensity(AbstractTransitionDensity):
     ) -> StartMixture:
         if self.lattice is None:
             paths = jnp.repeat(starts, noise.shape[1] // starts.shape[1], axis=1)
-            return StartMixture(self.base, *_simulated_starts(self, t, paths, noise))
-        length, points, weights = _weighted_points(self, t, starts)
-        return StartMixture(self.base, length, points[None], weights)
+            return StartMixture(self.base, *_last_starts(self, t, paths, noise))
+        return StartMixture(self.base, *_lattice_starts(self, self.lattice, t, starts))
+
+    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
+        return self.base._outside(start)
 
     def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
         self.base._require_samples(start)
@@ -325,10 +342,37 @@ class ComposedDensity(AbstractTransitionDensity):
 
 
 @eqx.filter_jit
-def _simulated_starts(density: ComposedDensity, *arrays: Array) -> tuple[Array, Array]:
-    return density._composition.simulated_starts(density.chart, *arrays)
+def _last_starts(
+    density: ComposedDensity,
+    t: Float[Array, ""],
+    starts: Float[Array, "groups n d+k"],
+    noise: Float[Array, "groups n m"],
+) -> tuple[Float[Array, ""], Float[Array, "groups n d+k"]]:
+    """Return the length of the last subinterval, and where it begins on a path from each start."""
+    base, chart, dim = density._inner, density.chart, density.dim
+    times = density._at_time(t)
+
+    def one(row: tuple[Array, Array]) -> Float[Array, " d+k"]:
+        start, noise = row
+        rows = noise.reshape(-1, base.noise_dim)
+        moved = simulate(base, times, rows, chart.start(start), times.number - 1)
+        return start.at[:dim].set(chart.from_real(moved[:dim]))
+
+    tables = starts.reshape(-1, starts.shape[-1]), noise.reshape(-1, noise.shape[-1])
+    return times.length, jax.lax.map(one, tables, batch_size=CHUNK).reshape(starts.shape)
 
 
 @eqx.filter_jit
-def _weighted_points(density: ComposedDensity, *arrays: Array) -> tuple[Array, Array, Array]:
-    return density._composition.weighted_points(density.chart, *arrays)
+def _lattice_starts(
+    density: ComposedDensity,
+    lattice: Lattice,
+    t: Float[Array, ""],
+    starts: Float[Array, "groups n d"],
+) -> tuple[Float[Array, ""], Float[Array, "1 m d"], Float[Array, "groups m"]]:
+    """Return the length of the last subinterval, the states of the lattice, and their weights."""
+    base, chart, times = density._inner, density.chart, density._at_time(t)
+    one = lambda start: weighted(base, times, chart.start(start), lattice).weights
+    weights = jax.lax.map(one, starts.reshape(-1, starts.shape[-1]), batch_size=_TOGETHER)
+    means = weights.reshape(*starts.shape[:2], -1).mean(axis=1)
+    points = jnp.asarray(lattice.points, t.dtype)
+    return times.length, jax.vmap(chart.from_real)(points)[None], means

@@ -183,20 +183,6 @@ class TransitionDensity(AbstractTransitionDensity):
         start = checked_point("x0", x0, self.dim)
         return self.scope.coverage(self._joined(start, params, start_time))
 
-    def outside(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Bool[Array, "*batch"]:
-        """Return `True` where a start lies outside what the density was trained for.
-
-        Such starts have less than 1e-4 of the law beyond them, or lie outside the box of a
-        `Uniform` law. Works under `jit`. Arguments are those of `coverage`.
-        """
-        start = checked_point("x0", x0, self.dim)
-        return self.scope.outside(self._joined(start, params, start_time), OUTSIDE)
-
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, composed of several subintervals.
 
@@ -303,6 +289,9 @@ class TransitionDensity(AbstractTransitionDensity):
                 strict,
                 once_for=self.provenance,
             )
+
+    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
+        return self.scope.outside(start, OUTSIDE)
 
     def _why_horizon(self) -> str:
         longer = "see `density.extended`, which composes longer times of shorter ones."

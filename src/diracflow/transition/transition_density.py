@@ -195,10 +195,12 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Bool[Array, "*batch"]:
         """Return `True` where a start lies outside what the density was made for.
 
-        Never so for exact densities. Arguments are as for all queries, see above.
+        For learned densities, such starts have less than 1e-4 of the law beyond them, or lie
+        outside the box of a `Uniform` law. Exact densities hold for all starts. Arguments are as
+        for all queries, see above.
         """
         start = checked_point("x0", x0, self.dim)
-        return jnp.zeros(self._joined(start, params, start_time).shape[:-1], bool)
+        return self._outside(self._joined(start, params, start_time))
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -237,6 +239,10 @@ class AbstractTransitionDensity(eqx.Module):
         values = checked_params(params, self.params, self.param_bounds)
         times = checked_start_time(start_time, self.start_time, self.start_time_bounds)
         return joined(x0, dict(zip((*self.params, "start_time"), [*values, *times], strict=False)))
+
+    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
+        """Return `outside` for conditioning vectors."""
+        return jnp.zeros(start.shape[:-1], bool)
 
     def _check_starts(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
