@@ -44,14 +44,15 @@ _DEVICES = "devices"
 
 
 class Spread(NamedTuple):
-    """Axes along which arguments and result are divided among devices; `None`: not divided."""
+    """The axis along which the result, and those arguments that vary, are divided among devices."""
 
-    arguments: tuple[int | None, ...]
-    result: int
+    axis: int
+    varied: tuple[bool, ...]  # for each argument
 
-
-def _along(axis: int | None) -> PartitionSpec:
-    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, _DEVICES)
+    def specs(self) -> tuple[PartitionSpec, ...]:
+        """Return how each argument is divided, and last the result."""
+        along = PartitionSpec(*[None] * self.axis, _DEVICES)
+        return (*(along if varied else PartitionSpec() for varied in self.varied), along)
 
 
 # JAX reads this option in each thread; its types do not list it.
@@ -70,11 +71,12 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.partial(jax.jit, static_argnums=(0, 1, 2))
     def divided(frame: _Frame, mesh: Mesh, spread: Spread, arrays: tuple, *arguments: Any) -> Any:
+        *parts, result = spread.specs()
         return jax.shard_map(
             lambda arrays, *parts: function(frame.filled(arrays), *parts),
             mesh=mesh,
-            in_specs=(PartitionSpec(), *map(_along, spread.arguments)),
-            out_specs=_along(spread.result),
+            in_specs=(PartitionSpec(), *parts),
+            out_specs=result,
             check_vma=False,  # loops over times begin with values that all devices share
         )(arrays, *arguments)
 
@@ -89,8 +91,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return fast(known.frame, known.arrays, *arguments)
         mesh = Mesh(np.array(jax.local_devices()), (_DEVICES,))
         parts = [
-            jax.device_put(a, NamedSharding(mesh, _along(axis)))
-            for a, axis in zip(arguments, spread.arguments, strict=True)
+            jax.device_put(a, NamedSharding(mesh, spec))
+            for a, spec in zip(arguments, spread.specs(), strict=False)
         ]
         return divided(known.frame, mesh, spread, known.arrays, *parts)
 
