@@ -1,15 +1,14 @@
 r"""Transition densities at long times, composed of a density at short times."""
 
-import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ..certify.certificate import Certificate, certificate_query
+from ..certify.certificate import Certificate, CertificateQuery
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
@@ -17,11 +16,12 @@ from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
 from ..sde.sde import SDE
-from ..training.state import Status, Trajectory
+from ..training.state import Trajectory
 from ..transition.broadcast import CHUNK
 from ..transition.charted_density import in_coordinates
 from ..transition.start_mixture import StartMixture
 from ..transition.transition_density import AbstractTransitionDensity
+from .abstract_learned import AbstractLearnedDensity
 from .composed_certificate import composed_certificate
 from .lattice import Lattice, lattice_for, weighted
 from .provenance import Provenance
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _TOGETHER = 16
 
 
-class ComposedDensity(AbstractTransitionDensity):
+class ComposedDensity(AbstractLearnedDensity):
     r"""A density up to a long horizon, composed of a density `base` up to a shorter one.
 
     Times up to `reach` are answered by the base itself. Longer times are divided into at most
@@ -53,6 +53,10 @@ class ComposedDensity(AbstractTransitionDensity):
     density is a mixture over where the last subinterval begins. In one and two dimensions the
     mixture is taken over the points of a lattice, else over points simulated with fixed
     quasi-random noise. Coefficients of the SDE must not depend on time.
+
+    For times of several subintervals the bound of `certificate` is the sum of the bound of the
+    first, the mean bound of the later ones, and the error of the mixture. Its `samples` are those
+    of the first; later ones take fewer from each of several beginnings.
 
     `diracflow.learn` returns a composed density if its setting `legs` exceeds one, and
     `TransitionDensity.extended` makes one of a learned density. The attributes `sde`, `starts`,
@@ -141,11 +145,6 @@ class ComposedDensity(AbstractTransitionDensity):
         return self._of_base("scope")
 
     @property
-    def starts(self) -> AbstractLaw:
-        """The law of starts that the base was trained on."""
-        return self._of_base("starts")
-
-    @property
     def trajectory(self) -> Trajectory:
         """The trajectory of the parameters of the base."""
         return self._of_base("trajectory")
@@ -154,11 +153,6 @@ class ComposedDensity(AbstractTransitionDensity):
     def provenance(self) -> Provenance:
         """The provenance of the base."""
         return self._of_base("provenance")
-
-    @property
-    def status(self) -> Status:
-        """The status with which the training of the base ended."""
-        return self._of_base("status")
 
     def residual(
         self,
@@ -186,44 +180,6 @@ class ComposedDensity(AbstractTransitionDensity):
         self._require_reach("The sequence of layers", t)
         return self._of_base("stages")(noise, t, x0, params, start_time=start_time)
 
-    def certificate(
-        self,
-        key: PRNGKeyArray,
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        samples: int = 128,
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Certificate:
-        """Return a bound on the total variation distance to the true transition density.
-
-        For times of several subintervals it is the sum of the bound of the first, the mean bound
-        of the later ones, and the error of the mixture.
-
-        **Arguments:**
-
-        - `key`, `t`, `x0`, `params`, `start_time`: as in `TransitionDensity.certificate`.
-        - `samples`: number of samples at each node for the first subinterval; later ones take fewer
-            from each of several beginnings.
-        """
-        base_bound = self._of_base("_error_bound")
-        given = {"t": t, "params": params, "start_time": start_time, "x0": x0}
-        query = certificate_query(self, self.chart, key, samples, **given)
-        return composed_certificate(self, base_bound, query)
-
-    def coverage(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        """Return the part of the start law that lies further out than `x0`.
-
-        Arguments are those of `TransitionDensity.coverage`.
-        """
-        return self._of_base("coverage")(x0, params, start_time)
-
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, rounded up to whole subintervals.
 
@@ -246,18 +202,6 @@ class ComposedDensity(AbstractTransitionDensity):
         base, known = self._of_base("with_provenance")(**changes), self.lattice
         return ComposedDensity(base, self.horizon, reach=self.reach, lattice=known)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the density to a file that `diracflow.load` reads.
-
-        **Arguments:**
-
-        - `path`: the file, which is replaced if it exists.
-        """
-        from .model_file import save  # which imports this class
-
-        self._of_base("save")
-        save(self, path)
-
     @property
     def _division(self) -> Division:
         return Division(self.reach, self.legs)
@@ -266,6 +210,9 @@ class ComposedDensity(AbstractTransitionDensity):
     def _inner(self) -> AbstractTransitionDensity:
         """The base in the coordinates of the chart."""
         return in_coordinates(self.base, self.chart)
+
+    def _error_bound(self, query: CertificateQuery) -> Certificate:
+        return composed_certificate(self, self._of_base("_error_bound"), query)
 
     def _of_base(self, name: str) -> Any:
         """Return an attribute of the base."""

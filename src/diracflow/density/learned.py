@@ -1,19 +1,17 @@
 r"""The learned transition density, for every start and every time."""
 
 import dataclasses
-import os
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ..certify.certificate import Certificate, CertificateQuery, certificate, certificate_query
+from ..certify.certificate import Certificate, CertificateQuery, certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
-from ..sde.argument_checks import checked_point
 from ..sde.chart import Chart, plain_chart
 from ..sde.conditioning import OUTSIDE, ConditioningLaws
 from ..sde.domains import AbstractDomain, require_inside
@@ -24,6 +22,7 @@ from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
 from ..transition.broadcast import map_points
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
+from .abstract_learned import AbstractLearnedDensity
 from .composed import ComposedDensity
 from .extension import extended_horizon
 from .guard import guard, known_inside
@@ -37,7 +36,7 @@ class AnsatzAtTime(NamedTuple):
     t: Float[Array, ""]
 
 
-class TransitionDensity(AbstractTransitionDensity):
+class TransitionDensity(AbstractLearnedDensity):
     r"""The learned density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
 
     Made by `diracflow.learn` or `diracflow.load`. By construction it is positive, has unit mass,
@@ -90,11 +89,6 @@ class TransitionDensity(AbstractTransitionDensity):
         return self.chart.maps
 
     @property
-    def starts(self) -> AbstractLaw:
-        """The law of starts that the density was trained on."""
-        return self.scope.starts
-
-    @property
     def start_time(self) -> float | None:
         r"""The time $s$ of the start; `None` if the density was learned over a law of it."""
         return self.ansatz.source.start_time
@@ -106,11 +100,6 @@ class TransitionDensity(AbstractTransitionDensity):
     @property
     def param_bounds(self) -> Bounds:
         return self.scope.bounds
-
-    @property
-    def status(self) -> Status:
-        """The status with which the training ended."""
-        return self.provenance.status
 
     def residual(
         self,
@@ -128,60 +117,6 @@ class TransitionDensity(AbstractTransitionDensity):
         """
         query = checked_query(self, t, params, start_time=start_time, finite=True, x=x, x0=x0)
         return _residuals(self, *query)
-
-    def certificate(
-        self,
-        key: PRNGKeyArray,
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        samples: int = 128,
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Certificate:
-        """Return a bound on the total variation distance to the true transition density.
-
-        No exact solution is needed; see the page "How far can I trust it?" for the conditions.
-
-        **Arguments:**
-
-        - `key`: a random key, or a seed, for the samples.
-        - `t`, `x0`: times and starts, which broadcast against each other.
-        - `samples`: number of samples for each start at each of three nodes of every training step.
-        - `params`, `start_time`: parameters of the SDE and start times, if the density was learned
-            over these; they broadcast with the starts.
-
-        **Returns:**
-
-        `bound`, at most 1, and its standard error `stderr`, both as NumPy arrays of the broadcast
-        shape. Computed in float64; the term for rounding is that of JAX's current precision, in
-        which the density is evaluated.
-        """
-        given = {"t": t, "params": params, "start_time": start_time, "x0": x0}
-        bound, stderr = self._error_bound(
-            certificate_query(self, self.chart, key, samples, **given)
-        )
-        return Certificate(np.minimum(bound, 1.0), stderr)
-
-    def coverage(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        """Return the part of the start law that lies further out than `x0`.
-
-        It is 1 at the centre and 0 outside. Starts that are rare under the law were rare in
-        training; see `outside`.
-
-        **Arguments:**
-
-        - `x0`: the start.
-        - `params`, `start_time`: parameters and start time, which count as part of the start.
-            Inside the box of a `Uniform` law all of them count alike.
-        """
-        start = checked_point("x0", x0, self.dim)
-        return self.scope.coverage(self._joined(start, params, start_time))
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, composed of several subintervals.
@@ -219,17 +154,6 @@ class TransitionDensity(AbstractTransitionDensity):
         provenance = dataclasses.replace(self.provenance, **changes)
         return TransitionDensity(self.ansatz, self.trajectory, self.scope, provenance, self.chart)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the density to a file that `diracflow.load` reads.
-
-        **Arguments:**
-
-        - `path`: the file, which is replaced if it exists.
-        """
-        from .model_file import save  # which imports this class
-
-        save(self, path)
-
     def stages(
         self,
         noise: Float[ArrayLike, "n d"],
@@ -256,7 +180,6 @@ class TransitionDensity(AbstractTransitionDensity):
         return _stages(self, time, noise, x0)
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
-        """Return the bound of `certificate`, which here may exceed one."""
         return certificate(self.ansatz, self.trajectory, query)
 
     def _at_time(self, t: Float[Array, ""]) -> AnsatzAtTime:

@@ -1,0 +1,113 @@
+"""Methods of densities that were learned: the error bound, the coverage and the file."""
+
+import abc
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from ..certify.certificate import Certificate, CertificateQuery, certificate_query
+from ..sde.argument_checks import checked_point
+from ..sde.chart import Chart
+from ..sde.conditioning import ConditioningLaws
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Params
+from ..sde.sde import SDE
+from ..training.state import Status
+from ..transition.transition_density import AbstractTransitionDensity
+from .provenance import Provenance
+
+
+class AbstractLearnedDensity(AbstractTransitionDensity):
+    """A density that was learned for starts of a law, or is composed of one that was."""
+
+    if TYPE_CHECKING:  # fields or properties of the subclasses
+
+        @property
+        def sde(self) -> SDE: ...
+        @property
+        def scope(self) -> ConditioningLaws: ...
+        @property
+        def chart(self) -> Chart: ...
+        @property
+        def provenance(self) -> Provenance: ...
+
+    @property
+    def starts(self) -> AbstractLaw:
+        """The law of starts that the density was trained on."""
+        return self.scope.starts
+
+    @property
+    def status(self) -> Status:
+        """The status with which the training ended."""
+        return self.provenance.status
+
+    def certificate(
+        self,
+        key: PRNGKeyArray,
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        samples: int = 128,
+        params: Params | None = None,
+        *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Certificate:
+        """Return a bound on the total variation distance to the true transition density.
+
+        No exact solution is needed; see the page "How far can I trust it?" for the conditions.
+
+        **Arguments:**
+
+        - `key`: a random key, or a seed, for the samples.
+        - `t`, `x0`: times and starts, which broadcast against each other.
+        - `samples`: number of samples for each start at each of three nodes of every training step.
+        - `params`, `start_time`: parameters of the SDE and start times, if the density was learned
+            over these; they broadcast with the starts.
+
+        **Returns:**
+
+        `bound`, at most 1, and its standard error `stderr`, both as NumPy arrays of the broadcast
+        shape. Computed in float64; the term for rounding is that of JAX's current precision, in
+        which the density is evaluated.
+        """
+        conditioning: dict[str, Any] = {"params": params, "start_time": start_time}
+        query = certificate_query(self, self.chart, key, samples, t=t, x0=x0, **conditioning)
+        bound, stderr = self._error_bound(query)
+        # No two laws differ by more than one.
+        return Certificate(np.minimum(bound, 1.0), stderr)
+
+    def coverage(
+        self,
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Float[Array, "*batch"]:
+        """Return the part of the start law that lies further out than `x0`.
+
+        It is 1 at the centre and 0 outside. Starts that are rare under the law were rare in
+        training; see `outside`.
+
+        **Arguments:**
+
+        - `x0`: the start.
+        - `params`, `start_time`: parameters and start time, which count as part of the start.
+            Inside the box of a `Uniform` law all of them count alike.
+        """
+        start = checked_point("x0", x0, self.dim)
+        return self.scope.coverage(self._joined(start, params, start_time))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the density to a file that `diracflow.load` reads.
+
+        **Arguments:**
+
+        - `path`: the file, which is replaced if it exists.
+        """
+        from .model_file import save  # which imports the classes of densities
+
+        save(self, path)
+
+    @abc.abstractmethod
+    def _error_bound(self, query: CertificateQuery) -> Certificate:
+        """Return the bound of `certificate`, which here may exceed one."""
