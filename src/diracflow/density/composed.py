@@ -19,7 +19,7 @@ from ..sde.sde import SDE
 from ..training.state import Trajectory
 from ..transition.broadcast import CHUNK
 from ..transition.charted_density import in_coordinates
-from ..transition.start_mixture import StartMixture
+from ..transition.programs import StartMixture
 from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
 from .composed_certificate import composed_certificate

@@ -6,17 +6,21 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ..certify.certificate import Certificate, CertificateQuery, certificate
 from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
+from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart, plain_chart
 from ..sde.conditioning import OUTSIDE, ConditioningLaws
 from ..sde.domains import AbstractDomain, require_inside
+from ..sde.fingerprint import first_change
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Bounds, Params
+from ..sde.quasi_random import sobol
 from ..sde.sde import SDE
 from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
@@ -24,9 +28,14 @@ from ..transition.broadcast import map_points
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .abstract_learned import AbstractLearnedDensity
 from .composed import ComposedDensity
-from .extension import extended_horizon
 from .guard import guard, known_inside
 from .provenance import Provenance
+from .subintervals import division
+
+# Starts at which coefficients at different times are compared.
+_DRAWS = 32
+# Endings of a training after which there may be no density at later times.
+_NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)
 
 
 class AnsatzAtTime(NamedTuple):
@@ -250,3 +259,45 @@ def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Ar
         return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))
 
     return jax.vmap(one, out_axes=1)(noise)
+
+
+def extended_horizon(density: TransitionDensity, horizon: float) -> float:
+    """Return a horizon rounded up to whole subintervals; raise if it cannot be composed."""
+    wanted, reach = checked_number("horizon", horizon), density.horizon
+    if wanted <= 0 or reach == 0:
+        raise ValueError(
+            f"`horizon` must be positive, and the density must have been learned up to a positive "
+            f"time; got {wanted:g}, and a density up to {reach:g}."
+        )
+    longest = division(wanted, reach).most * reach
+    if density.start_time is None or _changes(density, density.start_time, longest):
+        raise ValueError(
+            "Only densities whose coefficients do not depend on time, and of one start time, can "
+            "be extended: later subintervals start when earlier ones end. Learn it again with the "
+            "longer horizon."
+        )
+    return longest
+
+
+def extension_text(density: LearnedDensity) -> str:
+    """Return the hint that a stopped training can be extended, if that is so."""
+    wanted = density.provenance.plan.horizon
+    if density.horizon == 0 or density.status in _NOTHING_THERE:
+        return ""
+    base: Any = density.base if isinstance(density, ComposedDensity) else density
+    try:
+        extended_horizon(base, wanted)
+    except ValueError:
+        return ""
+    return (
+        f" Its `extended({wanted:g})` composes the rest from what was learned; queries then cost "
+        "more. Check the `certificate` of the result."
+    )
+
+
+def _changes(density: TransitionDensity, start: float, span: float) -> bool:
+    law = density.scope.law
+    with jax.enable_x64(True):
+        cube = sobol(jr.key(0), _DRAWS, law.dim or density.dim)
+        draws = jnp.asarray(law.transport(cube))
+        return first_change(density.sde, start, span, draws) is not None

@@ -26,8 +26,7 @@ from ..sde.parameters import Bounds, Params, checked_params, checked_start_time,
 from ..sde.sde import SDE
 from .batching import in_batches
 from .frozen import Frozen
-from .programs import images, log_probs, scores, start_scores
-from .start_mixture import StartMixture
+from .programs import StartMixture, images, log_probs, scores, start_scores
 
 # Made once: every query reads the domain.
 _LINE = Real()
@@ -229,12 +228,8 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: ArrayLike | None,
     ) -> Float[Array, "*batch d+k"]:
         """Append the parameters and the start time to `x0`, after checking them."""
-        if (
-            params is None
-            and start_time is None
-            and not self.params
-            and self.start_time is not None
-        ):
+        start_only = not self.params and self.start_time is not None
+        if start_only and params is None and start_time is None:
             return x0
         values = checked_params(params, self.params, self.param_bounds)
         times = checked_start_time(start_time, self.start_time, self.start_time_bounds)

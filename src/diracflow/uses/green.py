@@ -30,8 +30,7 @@ from ..sde.argument_checks import (
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params, check_names
 from ..sde.quasi_random import sobol
-from ..transition.programs import log_probs
-from ..transition.start_mixture import StartMixture
+from ..transition.programs import StartMixture, log_probs
 from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
