@@ -1,13 +1,17 @@
-"""Methods of densities that were learned: the error bound, the coverage and the file."""
+"""Methods of densities that were learned: residual, error bound, coverage and file."""
 
 import abc
 import os
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..certify.certificate import Certificate, CertificateQuery, certificate_query
+from ..certify.residual import Moving, moving
 from ..sde.argument_checks import checked_point
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
@@ -15,8 +19,12 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..training.state import Status
-from ..transition.transition_density import AbstractTransitionDensity
+from ..transition.broadcast import map_points
+from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .provenance import Provenance
+
+if TYPE_CHECKING:
+    from .learned import TransitionDensity
 
 
 class AbstractLearnedDensity(AbstractTransitionDensity):
@@ -42,6 +50,51 @@ class AbstractLearnedDensity(AbstractTransitionDensity):
     def status(self) -> Status:
         """The status with which the training ended."""
         return self.provenance.status
+
+    def residual(
+        self,
+        x: Float[ArrayLike, "*batch d"],
+        t: Float[ArrayLike, "*batch"],
+        x0: Float[ArrayLike, "*batch d"],
+        params: Params | None = None,
+        *,
+        start_time: Float[ArrayLike, "*batch"] | None = None,
+    ) -> Float[Array, "*batch"]:
+        r"""Return the residual of the Fokker--Planck equation at `x`.
+
+        It is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
+        Arguments are those of `log_prob`, with `t <= reach`.
+        """
+        flow = self._trained("A residual", t)
+        query = checked_query(flow, t, params, start_time=start_time, finite=True, x=x, x0=x0)
+        return _residuals(flow, *query)
+
+    def stages(
+        self,
+        noise: Float[ArrayLike, "n d"],
+        t: float,
+        x0: Float[ArrayLike, " d"],
+        params: Params | None = None,
+        *,
+        start_time: float | None = None,
+    ) -> Float[Array, "layers+1 n d"]:
+        """Return points of the source and their images after each layer of the flow.
+
+        **Arguments:**
+
+        - `noise`: standard normal numbers, one point a row.
+        - `t`, `x0`, `params`, `start_time`: one time `t <= reach`, one start, and what else a query
+            needs.
+        """
+        flow = self._trained("The sequence of layers", t)
+        query = checked_query(flow, t, params, start_time=start_time, noise=noise, x0=x0)
+        time, noise, x0 = query
+        if (time.ndim, noise.ndim, x0.ndim) != (0, 2, 1):
+            raise ValueError(
+                "`stages` needs rows of `noise`, one time and one start; got shapes "
+                f"{noise.shape}, {time.shape} and {x0.shape}."
+            )
+        return _stages(flow, time, noise, x0)
 
     def certificate(
         self,
@@ -111,3 +164,32 @@ class AbstractLearnedDensity(AbstractTransitionDensity):
     @abc.abstractmethod
     def _error_bound(self, query: CertificateQuery) -> Certificate:
         """Return the bound of `certificate`, which here may exceed one."""
+
+    @abc.abstractmethod
+    def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
+        """Return the density of the trained flow; raise if `what` is not defined at a time `t`."""
+
+
+@eqx.filter_jit
+def _residuals(density: "TransitionDensity", t: Array, x: Array, x0: Array) -> Array:
+    def at_time(t: Array) -> Moving:
+        return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
+
+    def at_point(state: Moving, x: Array, x0: Array) -> Array:
+        # Relative rates are the same in states and coordinates; outside there is no density.
+        y, log_slope = density.chart.end(x)
+        y0 = density.chart.start(x0)
+        residual = state.residual(state.ansatz.coordinates(y, state.clock, y0), y0)
+        return jnp.where(log_slope > -jnp.inf, residual, jnp.nan) / (2 * state.clock)
+
+    return map_points(at_time, at_point, t, x, x0)
+
+
+@eqx.filter_jit
+def _stages(density: "TransitionDensity", t: Array, noise: Array, x0: Array) -> Array:
+    ansatz = density._at_time(t).ansatz
+
+    def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
+        return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))
+
+    return jax.vmap(one, out_axes=1)(noise)

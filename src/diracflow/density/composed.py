@@ -14,7 +14,7 @@ from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
 from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds, Params
+from ..sde.parameters import Bounds
 from ..sde.sde import SDE
 from ..training.state import Trajectory
 from ..transition.broadcast import CHUNK
@@ -39,7 +39,7 @@ from .subintervals import (
 )
 
 if TYPE_CHECKING:
-    from .learned import LearnedDensity
+    from .learned import LearnedDensity, TransitionDensity
 
 # Starts whose weights are computed at once: each takes a row of the lattice.
 _TOGETHER = 16
@@ -154,32 +154,6 @@ class ComposedDensity(AbstractLearnedDensity):
         """The provenance of the base."""
         return self._of_base("provenance")
 
-    def residual(
-        self,
-        x: Float[ArrayLike, "*batch d"],
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        """Return the residual of the base, `TransitionDensity.residual`, for `t <= reach`."""
-        self._require_reach("A residual", t)
-        return self._of_base("residual")(x, t, x0, params, start_time=start_time)
-
-    def stages(
-        self,
-        noise: Float[ArrayLike, "n d"],
-        t: float,
-        x0: Float[ArrayLike, " d"],
-        params: Params | None = None,
-        *,
-        start_time: float | None = None,
-    ) -> Float[Array, "layers+1 n d"]:
-        """Return points after each layer, `TransitionDensity.stages`, for `t <= reach`."""
-        self._require_reach("The sequence of layers", t)
-        return self._of_base("stages")(noise, t, x0, params, start_time=start_time)
-
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, rounded up to whole subintervals.
 
@@ -223,13 +197,16 @@ class ComposedDensity(AbstractLearnedDensity):
             f"`{name.strip('_')}`; learned densities do."
         )
 
-    def _require_reach(self, what: str, t: Float[ArrayLike, "*batch"]) -> None:
+    def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
+        self._of_base("ansatz")
         known = not isinstance(t, jax.core.Tracer)
         if known and np.any(np.asarray(t, float) > self.reach * (1 + ROUNDING)):
             raise ValueError(
                 f"{what} is defined for the base, up to t={self.reach:g}; later times are composed "
                 f"of up to {self.legs} subintervals. Use `t <= density.reach`."
             )
+        base: Any = self.base
+        return base
 
     def _at_time(self, t: Float[Array, ""]) -> Subintervals:
         return divided(self._inner, self._division, t)

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ..certify.certificate import Certificate, CertificateQuery, certificate
-from ..certify.residual import Moving, moving
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart, plain_chart
@@ -19,13 +18,12 @@ from ..sde.conditioning import OUTSIDE, ConditioningLaws
 from ..sde.domains import AbstractDomain, require_inside
 from ..sde.fingerprint import first_change
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds, Params
+from ..sde.parameters import Bounds
 from ..sde.quasi_random import sobol
 from ..sde.sde import SDE
 from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
-from ..transition.broadcast import map_points
-from ..transition.transition_density import AbstractTransitionDensity, checked_query
+from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
 from .composed import ComposedDensity
 from .guard import guard, known_inside
@@ -110,23 +108,6 @@ class TransitionDensity(AbstractLearnedDensity):
     def param_bounds(self) -> Bounds:
         return self.scope.bounds
 
-    def residual(
-        self,
-        x: Float[ArrayLike, "*batch d"],
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        r"""Return the residual of the Fokker--Planck equation at `x`.
-
-        It is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
-        Arguments are those of `log_prob`.
-        """
-        query = checked_query(self, t, params, start_time=start_time, finite=True, x=x, x0=x0)
-        return _residuals(self, *query)
-
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, composed of several subintervals.
 
@@ -163,30 +144,8 @@ class TransitionDensity(AbstractLearnedDensity):
         provenance = dataclasses.replace(self.provenance, **changes)
         return TransitionDensity(self.ansatz, self.trajectory, self.scope, provenance, self.chart)
 
-    def stages(
-        self,
-        noise: Float[ArrayLike, "n d"],
-        t: float,
-        x0: Float[ArrayLike, " d"],
-        params: Params | None = None,
-        *,
-        start_time: float | None = None,
-    ) -> Float[Array, "layers+1 n d"]:
-        """Return points of the source and their images after each layer of the flow.
-
-        **Arguments:**
-
-        - `noise`: standard normal numbers, one point a row.
-        - `t`, `x0`, `params`, `start_time`: one time, one start, and what else a query needs.
-        """
-        query = checked_query(self, t, params, start_time=start_time, noise=noise, x0=x0)
-        time, noise, x0 = query
-        if (time.ndim, noise.ndim, x0.ndim) != (0, 2, 1):
-            raise ValueError(
-                "`stages` needs rows of `noise`, one time and one start; got shapes "
-                f"{noise.shape}, {time.shape} and {x0.shape}."
-            )
-        return _stages(self, time, noise, x0)
+    def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
+        return self
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
         return certificate(self.ansatz, self.trajectory, query)
@@ -234,31 +193,6 @@ class TransitionDensity(AbstractLearnedDensity):
 
 
 LearnedDensity = TransitionDensity | ComposedDensity
-
-
-@eqx.filter_jit
-def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Array:
-    def at_time(t: Array) -> Moving:
-        return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
-
-    def at_point(state: Moving, x: Array, x0: Array) -> Array:
-        # Relative rates are the same in states and coordinates; outside there is no density.
-        y, log_slope = density.chart.end(x)
-        y0 = density.chart.start(x0)
-        residual = state.residual(state.ansatz.coordinates(y, state.clock, y0), y0)
-        return jnp.where(log_slope > -jnp.inf, residual, jnp.nan) / (2 * state.clock)
-
-    return map_points(at_time, at_point, t, x, x0)
-
-
-@eqx.filter_jit
-def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
-    ansatz = density._at_time(t).ansatz
-
-    def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
-        return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))
-
-    return jax.vmap(one, out_axes=1)(noise)
 
 
 def extended_horizon(density: TransitionDensity, horizon: float) -> float:
