@@ -28,15 +28,12 @@ from ..sde.argument_checks import (
     real_numbers,
 )
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Params, check_names
+from ..sde.parameters import Params
 from ..sde.quasi_random import sobol
 from ..transition.programs import StartMixture, log_probs
-from ..transition.transition_density import (
-    AbstractTransitionDensity,
-    checked_query,
-    require_density,
-)
+from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .reversal import reversed_gaussian
+from .underlying_sde import require_one_time, scalars
 
 # Pairs of query point and start evaluated at once.
 _CHUNK = 2**16
@@ -208,14 +205,9 @@ def propagate(
     was not made. With a law, all times are accurate. With draws the transition density must be wide
     compared with the distance between them; `standard_error` shows if it is not.
     """
-    require_density(density)
-    if np.ndim(t) != 0:
-        raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
-    check_names(density.params, {} if params is None else params)
-    if any(np.ndim(value) for value in (params or {}).values()):
-        raise ValueError("`params` must be scalars here: one initial law, one set of parameters.")
-    if start_time is not None and np.ndim(start_time) != 0:
-        raise ValueError(f"`start_time` must be one time; got shape {np.shape(start_time)}.")
+    params = scalars(density, params)
+    require_one_time("t", t)
+    require_one_time("start_time", start_time)
     if isinstance(law_or_draws, AbstractLaw):
         law = law_or_draws.expand(density.dim)
         return _from_law(density, law, t, params, start_time, draws)
