@@ -46,10 +46,10 @@ _PATHS = 4096
 class AbstractPropagated(eqx.Module):
     """The law at time `t` of the process started from an initial law."""
 
-    density: eqx.AbstractVar[AbstractTransitionDensity]
-    draws: eqx.AbstractVar[Float[Array, "*n d"]]  # of the initial law
-    t: eqx.AbstractVar[Float[Array, ""]]
-    tail: eqx.AbstractVar[Float[Array, " k"]]  # parameters and start time, which follow each start
+    density: AbstractTransitionDensity
+    draws: Float[Array, "*n d"]  # of the initial law
+    t: Float[Array, ""]
+    tail: Float[Array, " k"]  # parameters and start time, which follow each start
 
     @property
     def outside(self) -> float:
@@ -62,9 +62,9 @@ class AbstractPropagated(eqx.Module):
         """Number of starts over which the density at one point is averaged."""
 
     @property
-    @abc.abstractmethod
     def _rows(self) -> int:
         """Number of transition densities evaluated at one point."""
+        return self.starts
 
     @abc.abstractmethod
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
@@ -116,10 +116,6 @@ class PropagatedStarts(AbstractPropagated):
     Over a long time the transition density is wide, so that many starts are near every point.
     """
 
-    density: AbstractTransitionDensity
-    draws: Float[Array, "*n d"]
-    t: Float[Array, ""]
-    tail: Float[Array, " k"]
     mixture: StartMixture  # one group for each independent estimate
     law: AbstractLaw | None = None
 
@@ -143,20 +139,12 @@ class PropagatedStarts(AbstractPropagated):
 class PropagatedLaw(AbstractPropagated):
     """Started from a law of known density, by weighted quasi-random starts."""
 
-    density: AbstractTransitionDensity
-    draws: Float[Array, "sets n d"]  # of the law
-    t: Float[Array, ""]
-    tail: Float[Array, " k"]
-    law: AbstractLaw
+    law: AbstractLaw  # `draws` has the shape (sets, n, d)
     noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
 
     @property
     def starts(self) -> int:
         return 2 * self.noise.shape[0] * self.noise.shape[1]
-
-    @property
-    def _rows(self) -> int:
-        return self.starts
 
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
         spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))
