@@ -355,7 +355,10 @@ USES = {
     "fraction of draws": (propagate(law_or_draws=df.Normal(), draws=1.5), "whole number"),
     "params missing": (propagate(params=None), "depends on the parameters"),
     "params a number": (propagate(params=3), "must map names"),
-    "params several": (propagate(params=PARAMS | {"rate": [1.0, 2.0]}), "must be scalars"),
+    "params several": (
+        propagate(params=PARAMS | {"rate": [1.0, 2.0]}),
+        "must be one number",
+    ),
     "propagate no density": (propagate(density=None), "must be a transition density"),
     "propagate an SDE": (propagate(density=SDE), "Learn its density first"),
     "propagate a model": (propagate(density=PLANE), "Take its `exact` density"),

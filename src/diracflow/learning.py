@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .density.composed import ComposedDensity
-from .density.extension import extension_text
-from .density.learned import LearnedDensity, TransitionDensity
+from .density.learned import LearnedDensity, TransitionDensity, extension_text
 from .density.provenance import Provenance
 from .density.summary import certificate_table
 from .flow.ansatz import StandardisedAnsatz

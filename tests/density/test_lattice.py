@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.density import lattice_points
-from diracflow.density.lattice import Lattice
-from diracflow.density.lattice_points import _around, _lost, powers
+from diracflow.density import lattice as lattice_module
+from diracflow.density.lattice import Lattice, _around, _lost, powers
 from diracflow.planning.subinterval_rule import composes_on_lattice
 from file_mutations import signed, unpacked
 from helpers import problem_of, require_derivatives, still_density
@@ -69,7 +68,7 @@ def test_in_the_plane_sums_are_nearly_exact(plane, t, getkey):
 def test_sums_converge_faster_than_any_power(monkeypatch):
     errors = []
     for spacing in (1.0, 1.4):
-        monkeypatch.setattr(lattice_points, "_SPACING", spacing)
+        monkeypatch.setattr(lattice_module, "_SPACING", spacing)
         density = still_density(LINE, legs=2, lattice=True)
         # A hair more than a leg: both halves are as short as they get.
         errors.append(total_variation(density, LINE.exact, 3.0001, X0))
@@ -171,7 +170,7 @@ def test_mass_is_looked_at_over_all_legs():
 
 
 def test_lattices_that_lose_mass_are_not_used(line, monkeypatch):
-    monkeypatch.setattr(lattice_points, "_LOST", 0.0)
+    monkeypatch.setattr(lattice_module, "_LOST", 0.0)
     simulated = still_density(LINE, legs=5, lattice=True)
     assert simulated.lattice is None
     # Points are simulated instead, which gives the same density up to quadrature.

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 import diracflow as df
-from diracflow.density.extension import extended_horizon, extension_text
+from diracflow.density.learned import extended_horizon, extension_text
 from diracflow.density.subintervals import Division, count_of, log_mixture, noise_rows, simulated
 from diracflow.training.state import Trajectory
 from helpers import composed, require_derivatives, stepped_density, still_density

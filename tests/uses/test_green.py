@@ -123,7 +123,7 @@ def test_bad_starts_are_refused(draws, t, message):
 
 def test_one_law_goes_with_one_set_of_parameters():
     params = {"rate": np.ones(3), "level": 0.0, "noise": 1.0}
-    with pytest.raises(ValueError, match="must be scalars"):
+    with pytest.raises(ValueError, match="`rate` must be one number"):
         df.propagate(OU, df.Normal(), 0.5, params=params)
 
 

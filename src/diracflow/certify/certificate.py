@@ -143,8 +143,8 @@ def _residual_sizes(
     x0 = np.resize(np.repeat(starts, samples, axis=0), (per_node, _TILE, starts.shape[1]))
     blocks, dim = [], ansatz.source.sde.dim
     # Tiles in the order of time; the last block is filled up with tiles that are not used.
-    tiles = np.resize(np.arange(len(nodes) * per_node), _ceil(len(nodes) * per_node, _TILES))
-    for block in tiles.reshape(-1, _TILES):
+    blocks_needed = -(-len(nodes) * per_node // _TILES)
+    for block in np.resize(np.arange(len(nodes) * per_node), (blocks_needed, _TILES)):
         clocks = jnp.asarray(nodes[block // per_node])
         noise = jnp.asarray(rng.normal(size=(_TILES, _TILE, dim)))
         moved = velocities(trajectory, clocks)
@@ -152,10 +152,6 @@ def _residual_sizes(
     sizes = np.concatenate(blocks)[: len(nodes) * per_node]
     flat = sizes.reshape(len(nodes), -1)[:, : len(starts) * samples]
     return flat.reshape(len(nodes), len(starts), samples)
-
-
-def _ceil(count: int, unit: int) -> int:
-    return -(-count // unit) * unit
 
 
 @eqx.filter_jit

@@ -1,38 +1,51 @@
 r"""Transition densities at long times, composed of a density at short times."""
 
-import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ..certify.certificate import Certificate, certificate_query
+from ..certify.certificate import Certificate, CertificateQuery
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
 from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds, Params
+from ..sde.parameters import Bounds
 from ..sde.sde import SDE
-from ..training.state import Status, Trajectory
+from ..training.state import Trajectory
+from ..transition.broadcast import CHUNK
 from ..transition.charted_density import in_coordinates
-from ..transition.start_mixture import StartMixture
+from ..transition.programs import StartMixture
 from ..transition.transition_density import AbstractTransitionDensity
+from .abstract_learned import AbstractLearnedDensity
 from .composed_certificate import composed_certificate
-from .composition import Composition
-from .lattice import Lattice
-from .lattice_points import lattice_for
+from .lattice import Lattice, lattice_for, weighted
 from .provenance import Provenance
-from .subintervals import ROUNDING, Division, Subintervals, division, simulate
+from .subintervals import (
+    ROUNDING,
+    Beginnings,
+    Division,
+    Subintervals,
+    divided,
+    division,
+    log_mixture,
+    nodes,
+    simulate,
+    simulated,
+)
 
 if TYPE_CHECKING:
-    from .learned import LearnedDensity
+    from .learned import LearnedDensity, TransitionDensity
+
+# Starts whose weights are computed at once: each takes a row of the lattice.
+_TOGETHER = 16
 
 
-class ComposedDensity(AbstractTransitionDensity):
+class ComposedDensity(AbstractLearnedDensity):
     r"""A density up to a long horizon, composed of a density `base` up to a shorter one.
 
     Times up to `reach` are answered by the base itself. Longer times are divided into at most
@@ -40,6 +53,10 @@ class ComposedDensity(AbstractTransitionDensity):
     density is a mixture over where the last subinterval begins. In one and two dimensions the
     mixture is taken over the points of a lattice, else over points simulated with fixed
     quasi-random noise. Coefficients of the SDE must not depend on time.
+
+    For times of several subintervals the bound of `certificate` is the sum of the bound of the
+    first, the mean bound of the later ones, and the error of the mixture. Its `samples` are those
+    of the first; later ones take fewer from each of several beginnings.
 
     `diracflow.learn` returns a composed density if its setting `legs` exceeds one, and
     `TransitionDensity.extended` makes one of a learned density. The attributes `sde`, `starts`,
@@ -96,7 +113,7 @@ class ComposedDensity(AbstractTransitionDensity):
         self.dim, self.noise_dim = base.dim, self.legs * base.noise_dim
         if starts is not None:
             law = self.chart.law(starts.expand(base.dim) if starts.dim is None else starts)
-            self.lattice = lattice_for(self._composition.base, self._division, law)
+            self.lattice = lattice_for(self._inner, self._division, law)
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -128,11 +145,6 @@ class ComposedDensity(AbstractTransitionDensity):
         return self._of_base("scope")
 
     @property
-    def starts(self) -> AbstractLaw:
-        """The law of starts that the base was trained on."""
-        return self._of_base("starts")
-
-    @property
     def trajectory(self) -> Trajectory:
         """The trajectory of the parameters of the base."""
         return self._of_base("trajectory")
@@ -141,83 +153,6 @@ class ComposedDensity(AbstractTransitionDensity):
     def provenance(self) -> Provenance:
         """The provenance of the base."""
         return self._of_base("provenance")
-
-    @property
-    def status(self) -> Status:
-        """The status with which the training of the base ended."""
-        return self._of_base("status")
-
-    def residual(
-        self,
-        x: Float[ArrayLike, "*batch d"],
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        """Return the residual of the base, `TransitionDensity.residual`, for `t <= reach`."""
-        self._require_reach("A residual", t)
-        return self._of_base("residual")(x, t, x0, params, start_time=start_time)
-
-    def stages(
-        self,
-        noise: Float[ArrayLike, "n d"],
-        t: float,
-        x0: Float[ArrayLike, " d"],
-        params: Params | None = None,
-        *,
-        start_time: float | None = None,
-    ) -> Float[Array, "layers+1 n d"]:
-        """Return points after each layer, `TransitionDensity.stages`, for `t <= reach`."""
-        self._require_reach("The sequence of layers", t)
-        return self._of_base("stages")(noise, t, x0, params, start_time=start_time)
-
-    def certificate(
-        self,
-        key: PRNGKeyArray,
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        samples: int = 128,
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Certificate:
-        """Return a bound on the total variation distance to the true transition density.
-
-        For times of several subintervals it is the sum of the bound of the first, the mean bound
-        of the later ones, and the error of the mixture.
-
-        **Arguments:**
-
-        - `key`, `t`, `x0`, `params`, `start_time`: as in `TransitionDensity.certificate`.
-        - `samples`: number of samples at each node for the first subinterval; later ones take fewer
-            from each of several beginnings.
-        """
-        base_bound = self._of_base("_error_bound")
-        given = {"t": t, "params": params, "start_time": start_time, "x0": x0}
-        query = certificate_query(self, self.chart, key, samples, **given)
-        return composed_certificate(self._composition, base_bound, query)
-
-    def coverage(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        """Return the part of the start law that lies further out than `x0`.
-
-        Arguments are those of `TransitionDensity.coverage`.
-        """
-        return self._of_base("coverage")(x0, params, start_time)
-
-    def outside(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Bool[Array, "*batch"]:
-        return self.base.outside(x0, params, start_time)
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, rounded up to whole subintervals.
@@ -241,25 +176,17 @@ class ComposedDensity(AbstractTransitionDensity):
         base, known = self._of_base("with_provenance")(**changes), self.lattice
         return ComposedDensity(base, self.horizon, reach=self.reach, lattice=known)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the density to a file that `diracflow.load` reads.
-
-        **Arguments:**
-
-        - `path`: the file, which is replaced if it exists.
-        """
-        from .model_file import save  # which imports this class
-
-        self._of_base("save")
-        save(self, path)
-
     @property
     def _division(self) -> Division:
         return Division(self.reach, self.legs)
 
     @property
-    def _composition(self) -> Composition:
-        return Composition(in_coordinates(self.base, self.chart), self._division, self.lattice)
+    def _inner(self) -> AbstractTransitionDensity:
+        """The base in the coordinates of the chart."""
+        return in_coordinates(self.base, self.chart)
+
+    def _error_bound(self, query: CertificateQuery) -> Certificate:
+        return composed_certificate(self, self._of_base("_error_bound"), query)
 
     def _of_base(self, name: str) -> Any:
         """Return an attribute of the base."""
@@ -270,28 +197,40 @@ class ComposedDensity(AbstractTransitionDensity):
             f"`{name.strip('_')}`; learned densities do."
         )
 
-    def _require_reach(self, what: str, t: Float[ArrayLike, "*batch"]) -> None:
+    def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
+        self._of_base("ansatz")
         known = not isinstance(t, jax.core.Tracer)
         if known and np.any(np.asarray(t, float) > self.reach * (1 + ROUNDING)):
             raise ValueError(
                 f"{what} is defined for the base, up to t={self.reach:g}; later times are composed "
                 f"of up to {self.legs} subintervals. Use `t <= density.reach`."
             )
+        base: Any = self.base
+        return base
 
     def _at_time(self, t: Float[Array, ""]) -> Subintervals:
-        return self._composition.divided(t)
+        return divided(self._inner, self._division, t)
 
     def _log_prob(
         self, state: Subintervals, x: Float[Array, " d"], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
-        y, log_slope = self.chart.end(x)
-        return self._composition.log_prob(state, y, self.chart.start(x0)) + log_slope
+        base, (y, log_slope) = self._inner, self.chart.end(x)
+        one = lambda y, start: base._log_prob(state.outer, y, start)
+        several = lambda y, start: log_mixture(base, state, y, self._beginnings(state, start))
+        return jax.lax.cond(state.number == 1, one, several, y, self.chart.start(x0)) + log_slope
+
+    def _beginnings(self, times: Subintervals, start: Float[Array, " d+k"]) -> Beginnings:
+        """Return weighted points at which the last subinterval begins, in coordinates."""
+        if self.lattice is not None:
+            return weighted(self._inner, times, start, self.lattice)
+        noise = nodes(self.legs, self.base.noise_dim)
+        return simulated(self._inner, times, start, noise)
 
     def _from_noise(
         self, state: Subintervals, noise: Float[Array, " m"], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
-        base, rows = self._composition.base, noise.reshape(self.legs, -1)
-        moved = simulate(base, state, rows, self.chart.start(x0), state.number)
+        rows = noise.reshape(self.legs, -1)
+        moved = simulate(self._inner, state, rows, self.chart.start(x0), state.number)
         return self.chart.from_real(moved[: self.dim])
 
     def _check_starts(
@@ -313,9 +252,11 @@ class ComposedDensity(AbstractTransitionDensity):
     ) -> StartMixture:
         if self.lattice is None:
             paths = jnp.repeat(starts, noise.shape[1] // starts.shape[1], axis=1)
-            return StartMixture(self.base, *_simulated_starts(self, t, paths, noise))
-        length, points, weights = _weighted_points(self, t, starts)
-        return StartMixture(self.base, length, points[None], weights)
+            return StartMixture(self.base, *_last_starts(self, t, paths, noise))
+        return StartMixture(self.base, *_lattice_starts(self, self.lattice, t, starts))
+
+    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
+        return self.base._outside(start)
 
     def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
         self.base._require_samples(start)
@@ -325,10 +266,37 @@ class ComposedDensity(AbstractTransitionDensity):
 
 
 @eqx.filter_jit
-def _simulated_starts(density: ComposedDensity, *arrays: Array) -> tuple[Array, Array]:
-    return density._composition.simulated_starts(density.chart, *arrays)
+def _last_starts(
+    density: ComposedDensity,
+    t: Float[Array, ""],
+    starts: Float[Array, "groups n d+k"],
+    noise: Float[Array, "groups n m"],
+) -> tuple[Float[Array, ""], Float[Array, "groups n d+k"]]:
+    """Return the length of the last subinterval, and where it begins on a path from each start."""
+    base, chart, dim = density._inner, density.chart, density.dim
+    times = density._at_time(t)
+
+    def one(row: tuple[Array, Array]) -> Float[Array, " d+k"]:
+        start, noise = row
+        rows = noise.reshape(-1, base.noise_dim)
+        moved = simulate(base, times, rows, chart.start(start), times.number - 1)
+        return start.at[:dim].set(chart.from_real(moved[:dim]))
+
+    tables = starts.reshape(-1, starts.shape[-1]), noise.reshape(-1, noise.shape[-1])
+    return times.length, jax.lax.map(one, tables, batch_size=CHUNK).reshape(starts.shape)
 
 
 @eqx.filter_jit
-def _weighted_points(density: ComposedDensity, *arrays: Array) -> tuple[Array, Array, Array]:
-    return density._composition.weighted_points(density.chart, *arrays)
+def _lattice_starts(
+    density: ComposedDensity,
+    lattice: Lattice,
+    t: Float[Array, ""],
+    starts: Float[Array, "groups n d"],
+) -> tuple[Float[Array, ""], Float[Array, "1 m d"], Float[Array, "groups m"]]:
+    """Return the length of the last subinterval, the states of the lattice, and their weights."""
+    base, chart, times = density._inner, density.chart, density._at_time(t)
+    one = lambda start: weighted(base, times, chart.start(start), lattice).weights
+    weights = jax.lax.map(one, starts.reshape(-1, starts.shape[-1]), batch_size=_TOGETHER)
+    means = weights.reshape(*starts.shape[:2], -1).mean(axis=1)
+    points = jnp.asarray(lattice.points, t.dtype)
+    return times.length, jax.vmap(chart.from_real)(points)[None], means

@@ -8,6 +8,7 @@ many more simulated points. The scatter of that mixture makes the estimate large
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -17,8 +18,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..certify.certificate import Certificate, CertificateQuery
-from .composition import Composition
 from .subintervals import Subintervals, count_of, log_mixture, noise_rows, simulate, simulated
+
+if TYPE_CHECKING:
+    from .composed import ComposedDensity
 
 # Beginnings of later subintervals over which their bounds are averaged, and the factor by which
 # each of them takes fewer samples.
@@ -28,25 +31,25 @@ _FINER, _DRAWS = 2**14, 128
 
 
 def composed_certificate(
-    composition: Composition,
+    density: "ComposedDensity",
     base_bound: Callable[[CertificateQuery], Certificate],
     query: CertificateQuery,
 ) -> Certificate:
-    """Return the bounds of a composed density.
+    """Return the bounds of a composed density, which may exceed one.
 
     **Arguments:**
 
-    - `composition`: the composed density.
+    - `density`: the composed density.
     - `base_bound`: computes the bound of the base density, which may exceed one.
     - `query`: key, times and starts in coordinates, number of samples and precision.
     """
-    division, (t, x0) = composition.division, (query.t, query.start)
-    counts = np.asarray(count_of(jnp.asarray(t), division))
+    t, x0 = query.t, query.start
+    counts = np.asarray(count_of(jnp.asarray(t), density._division))
     if np.all(counts > 1):
         shape = np.broadcast_shapes(t.shape, x0.shape[:-1])
         bound, stderr = np.zeros(shape), np.zeros(shape)
     else:
-        within = query._replace(t=np.where(counts > 1, division.reach, t))
+        within = query._replace(t=np.where(counts > 1, density.reach, t))
         bound, stderr = map(np.array, base_bound(within))
     counts, times = (np.broadcast_to(values, bound.shape) for values in (counts, t))
     starts, key = np.broadcast_to(x0, (*bound.shape, x0.shape[-1])), query.key
@@ -55,13 +58,12 @@ def composed_certificate(
             continue
         key, own_key = jr.split(key)
         one = query._replace(key=own_key, t=times[index], start=starts[index])
-        bound[index], stderr[index] = _one_bound(composition, base_bound, one, int(counts[index]))
-    # No two laws differ by more than one. Noisy bounds are averaged before they are cut off.
-    return Certificate(np.minimum(bound, 1.0), stderr)
+        bound[index], stderr[index] = _one_bound(density, base_bound, one, int(counts[index]))
+    return Certificate(bound, stderr)
 
 
 def _one_bound(
-    composition: Composition,
+    density: "ComposedDensity",
     base_bound: Callable[[CertificateQuery], Certificate],
     query: CertificateQuery,
     count: int,
@@ -70,14 +72,14 @@ def _one_bound(
     first_key, begin_key, later_key, gap_key = jr.split(query.key, 4)
     with jax.enable_x64(True):
         start = jnp.asarray(query.start)
-        times = _divided(composition, jnp.asarray(float(query.t)))
-        begins = _beginnings(composition, times, begin_key, start, count - 1)
-        gap, gap_error = map(float, _quadrature_gap(composition, times, gap_key, start))
+        times = _divided(density, jnp.asarray(float(query.t)))
+        begins = _beginnings(density, times, begin_key, start, count - 1)
+        gap, gap_error = map(float, _quadrature_gap(density, times, gap_key, start))
     outer = float(times.length)
     first = base_bound(query._replace(key=first_key, t=np.asarray(outer)))
     later = query._replace(
         key=later_key,
-        t=np.array([composition.division.reach] * (count - 2) + [outer]),
+        t=np.array([density.reach] * (count - 2) + [outer]),
         start=np.asarray(begins),
         samples=max(query.samples // _FEWER, 2),
     )
@@ -88,20 +90,20 @@ def _one_bound(
 
 
 @eqx.filter_jit
-def _divided(composition: Composition, t: Float[Array, ""]) -> Subintervals:
-    return composition.divided(t)
+def _divided(density: "ComposedDensity", t: Float[Array, ""]) -> Subintervals:
+    return density._at_time(t)
 
 
 @eqx.filter_jit
 def _beginnings(
-    composition: Composition,
+    density: "ComposedDensity",
     times: Subintervals,
     key: PRNGKeyArray,
     start: Float[Array, " d+k"],
     later: int,
 ) -> Float[Array, "n later d+k"]:
     """Simulate where each of the later subintervals begins."""
-    base = composition.base
+    base = density._inner
     rows = jr.normal(key, (_BEGINNINGS, later, base.noise_dim))
 
     def all_of(rows: Float[Array, "later m"]) -> Float[Array, "later d+k"]:
@@ -113,13 +115,13 @@ def _beginnings(
 
 @eqx.filter_jit
 def _quadrature_gap(
-    composition: Composition, times: Subintervals, key: PRNGKeyArray, start: Float[Array, " d+k"]
+    density: "ComposedDensity", times: Subintervals, key: PRNGKeyArray, start: Float[Array, " d+k"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the total variation between evaluated and finer mixture, and its standard error."""
-    base = composition.base
-    rows = noise_rows(1, _FINER, composition.division.most, base.noise_dim)
+    base = density._inner
+    rows = noise_rows(1, _FINER, density.legs, base.noise_dim)
     finer = simulated(base, times, start, rows)
-    evaluated = composition.beginnings(times, start)
+    evaluated = density._beginnings(times, start)
     pick_key, last_key = jr.split(key)
     picked = finer.points[jr.randint(pick_key, (_DRAWS,), 0, len(finer.points))]
     last = jr.normal(last_key, (_DRAWS, base.noise_dim))

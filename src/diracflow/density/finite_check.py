@@ -22,7 +22,6 @@ from ..sde.fingerprint import Fingerprint
 from ..sde.laws import law_from
 from ..storage.codec import made
 from ..storage.strict_json import DataFileError
-from ..training.state import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
 from .composed import ComposedDensity
 from .learned import LearnedDensity, TransitionDensity
@@ -40,7 +39,9 @@ _FAR = 1e-12
 
 def require_sound(density: LearnedDensity, stored: Fingerprint) -> None:
     """Raise `DataFileError` unless a density is consistent and its values are finite."""
-    _require_finite_arrays(density)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(density):
+        if isinstance(leaf, np.ndarray) and not np.all(np.isfinite(leaf)):
+            raise DataFileError(f"`{jax.tree_util.keystr(path)[1:]}` must be finite.")
     _require_laws(density, stored)
     _require_composition(density)
     _require_path(_learned(density.base if isinstance(density, ComposedDensity) else density))
@@ -52,12 +53,6 @@ def require_sound(density: LearnedDensity, stored: Fingerprint) -> None:
         values = np.asarray(_values(_without_provenance(density), jnp.asarray(times), starts))
     if not np.all(np.isfinite(values)):
         raise DataFileError("it describes a density whose values are not finite.")
-
-
-def _require_finite_arrays(density: LearnedDensity) -> None:
-    for path, leaf in jax.tree_util.tree_leaves_with_path(density):
-        if isinstance(leaf, np.ndarray) and not np.all(np.isfinite(leaf)):
-            raise DataFileError(f"`{jax.tree_util.keystr(path)[1:]}` must be finite.")
 
 
 def _require_laws(density: LearnedDensity, stored: Fingerprint) -> None:
@@ -85,7 +80,9 @@ def _require_path(density: TransitionDensity) -> None:
     if clocks[0] < 0 or np.any(np.diff(clocks) <= 0):
         raise DataFileError("`clocks` must increase, from zero or later.")
     with np.errstate(over="ignore"):
-        largest = max(np.abs(table).max(initial=0) for table in _sizes(path))
+        gaps = np.diff(clocks)[:, None]
+        sizes = path.thetas, gaps * path.first, gaps * path.last
+        largest = max(np.abs(table).max(initial=0) for table in sizes)
     if largest > _LARGEST:
         raise DataFileError(
             f"its parameters reach {largest:.3g}; they must be at most {_LARGEST:g}."
@@ -127,11 +124,6 @@ def _learned(base: AbstractTransitionDensity) -> TransitionDensity:
     if not isinstance(base, TransitionDensity):
         raise DataFileError("a composed density must hold a learned one.")
     return base
-
-
-def _sizes(path: Trajectory) -> tuple[np.ndarray, ...]:
-    gaps = np.diff(path.clocks)[:, None]
-    return path.thetas, gaps * path.first, gaps * path.last
 
 
 def _without_provenance(part: Any) -> Any:

@@ -1,33 +1,34 @@
 r"""The learned transition density, for every start and every time."""
 
 import dataclasses
-import os
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ..certify.certificate import Certificate, CertificateQuery, certificate, certificate_query
-from ..certify.residual import Moving, moving
+from ..certify.certificate import Certificate, CertificateQuery, certificate
 from ..flow.ansatz import AbstractAnsatz
-from ..sde.argument_checks import checked_point
+from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart, plain_chart
 from ..sde.conditioning import OUTSIDE, ConditioningLaws
 from ..sde.domains import AbstractDomain, require_inside
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds, Params
+from ..sde.parameters import Bounds
+from ..sde.problem import Problem
 from ..sde.sde import SDE
 from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
-from ..transition.broadcast import map_points
-from ..transition.transition_density import AbstractTransitionDensity, checked_query
+from ..transition.transition_density import AbstractTransitionDensity
+from .abstract_learned import AbstractLearnedDensity
 from .composed import ComposedDensity
-from .extension import extended_horizon
 from .guard import guard, known_inside
 from .provenance import Provenance
+from .subintervals import division
+
+# Endings of a training after which there may be no density at later times.
+_NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)
 
 
 class AnsatzAtTime(NamedTuple):
@@ -37,7 +38,7 @@ class AnsatzAtTime(NamedTuple):
     t: Float[Array, ""]
 
 
-class TransitionDensity(AbstractTransitionDensity):
+class TransitionDensity(AbstractLearnedDensity):
     r"""The learned density $\rho(x | t, x_0)$ of $X(s+t)$ given $X(s) = x_0$.
 
     Made by `diracflow.learn` or `diracflow.load`. By construction it is positive, has unit mass,
@@ -90,11 +91,6 @@ class TransitionDensity(AbstractTransitionDensity):
         return self.chart.maps
 
     @property
-    def starts(self) -> AbstractLaw:
-        """The law of starts that the density was trained on."""
-        return self.scope.starts
-
-    @property
     def start_time(self) -> float | None:
         r"""The time $s$ of the start; `None` if the density was learned over a law of it."""
         return self.ansatz.source.start_time
@@ -106,96 +102,6 @@ class TransitionDensity(AbstractTransitionDensity):
     @property
     def param_bounds(self) -> Bounds:
         return self.scope.bounds
-
-    @property
-    def status(self) -> Status:
-        """The status with which the training ended."""
-        return self.provenance.status
-
-    def residual(
-        self,
-        x: Float[ArrayLike, "*batch d"],
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        r"""Return the residual of the Fokker--Planck equation at `x`.
-
-        It is $\partial_t q - \mathcal{A}_t[q]$ with $q$ the log-density, per unit of time.
-        Arguments are those of `log_prob`.
-        """
-        query = checked_query(self, t, params, start_time=start_time, finite=True, x=x, x0=x0)
-        return _residuals(self, *query)
-
-    def certificate(
-        self,
-        key: PRNGKeyArray,
-        t: Float[ArrayLike, "*batch"],
-        x0: Float[ArrayLike, "*batch d"],
-        samples: int = 128,
-        params: Params | None = None,
-        *,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Certificate:
-        """Return a bound on the total variation distance to the true transition density.
-
-        No exact solution is needed; see the page "How far can I trust it?" for the conditions.
-
-        **Arguments:**
-
-        - `key`: a random key, or a seed, for the samples.
-        - `t`, `x0`: times and starts, which broadcast against each other.
-        - `samples`: number of samples for each start at each of three nodes of every training step.
-        - `params`, `start_time`: parameters of the SDE and start times, if the density was learned
-            over these; they broadcast with the starts.
-
-        **Returns:**
-
-        `bound`, at most 1, and its standard error `stderr`, both as NumPy arrays of the broadcast
-        shape. Computed in float64; the term for rounding is that of JAX's current precision, in
-        which the density is evaluated.
-        """
-        given = {"t": t, "params": params, "start_time": start_time, "x0": x0}
-        bound, stderr = self._error_bound(
-            certificate_query(self, self.chart, key, samples, **given)
-        )
-        return Certificate(np.minimum(bound, 1.0), stderr)
-
-    def coverage(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Float[Array, "*batch"]:
-        """Return the part of the start law that lies further out than `x0`.
-
-        It is 1 at the centre and 0 outside. Starts that are rare under the law were rare in
-        training; see `outside`.
-
-        **Arguments:**
-
-        - `x0`: the start.
-        - `params`, `start_time`: parameters and start time, which count as part of the start.
-            Inside the box of a `Uniform` law all of them count alike.
-        """
-        start = checked_point("x0", x0, self.dim)
-        return self.scope.coverage(self._joined(start, params, start_time))
-
-    def outside(
-        self,
-        x0: Float[ArrayLike, "*batch d"],
-        params: Params | None = None,
-        start_time: Float[ArrayLike, "*batch"] | None = None,
-    ) -> Bool[Array, "*batch"]:
-        """Return `True` where a start lies outside what the density was trained for.
-
-        Such starts have less than 1e-4 of the law beyond them, or lie outside the box of a
-        `Uniform` law. Works under `jit`. Arguments are those of `coverage`.
-        """
-        start = checked_point("x0", x0, self.dim)
-        return self.scope.outside(self._joined(start, params, start_time), OUTSIDE)
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, composed of several subintervals.
@@ -233,44 +139,10 @@ class TransitionDensity(AbstractTransitionDensity):
         provenance = dataclasses.replace(self.provenance, **changes)
         return TransitionDensity(self.ansatz, self.trajectory, self.scope, provenance, self.chart)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the density to a file that `diracflow.load` reads.
-
-        **Arguments:**
-
-        - `path`: the file, which is replaced if it exists.
-        """
-        from .model_file import save  # which imports this class
-
-        save(self, path)
-
-    def stages(
-        self,
-        noise: Float[ArrayLike, "n d"],
-        t: float,
-        x0: Float[ArrayLike, " d"],
-        params: Params | None = None,
-        *,
-        start_time: float | None = None,
-    ) -> Float[Array, "layers+1 n d"]:
-        """Return points of the source and their images after each layer of the flow.
-
-        **Arguments:**
-
-        - `noise`: standard normal numbers, one point a row.
-        - `t`, `x0`, `params`, `start_time`: one time, one start, and what else a query needs.
-        """
-        query = checked_query(self, t, params, start_time=start_time, noise=noise, x0=x0)
-        time, noise, x0 = query
-        if (time.ndim, noise.ndim, x0.ndim) != (0, 2, 1):
-            raise ValueError(
-                "`stages` needs rows of `noise`, one time and one start; got shapes "
-                f"{noise.shape}, {time.shape} and {x0.shape}."
-            )
-        return _stages(self, time, noise, x0)
+    def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
+        return self
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
-        """Return the bound of `certificate`, which here may exceed one."""
         return certificate(self.ansatz, self.trajectory, query)
 
     def _at_time(self, t: Float[Array, ""]) -> AnsatzAtTime:
@@ -304,6 +176,9 @@ class TransitionDensity(AbstractTransitionDensity):
                 once_for=self.provenance,
             )
 
+    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
+        return self.scope.outside(start, OUTSIDE)
+
     def _why_horizon(self) -> str:
         longer = "see `density.extended`, which composes longer times of shorter ones."
         if self.status is Status.FINISHED or self.horizon >= self.provenance.plan.horizon:
@@ -315,26 +190,39 @@ class TransitionDensity(AbstractTransitionDensity):
 LearnedDensity = TransitionDensity | ComposedDensity
 
 
-@eqx.filter_jit
-def _residuals(density: TransitionDensity, t: Array, x: Array, x0: Array) -> Array:
-    def at_time(t: Array) -> Moving:
-        return moving(density.ansatz, density.trajectory, jnp.sqrt(t))
+def extended_horizon(density: TransitionDensity, horizon: float) -> float:
+    """Return a horizon rounded up to whole subintervals; raise if it cannot be composed."""
+    wanted, reach = checked_number("horizon", horizon), density.horizon
+    if wanted <= 0 or reach == 0:
+        raise ValueError(
+            f"`horizon` must be positive, and the density must have been learned up to a positive "
+            f"time; got {wanted:g}, and a density up to {reach:g}."
+        )
+    longest = division(wanted, reach).most * reach
+    chart = plain_chart(density.sde)
+    problem = Problem(density.sde, density.scope, density.start_time, longest, chart)
+    with jax.enable_x64(True):
+        autonomous = problem.autonomous
+    if not autonomous:
+        raise ValueError(
+            "Only densities whose coefficients do not depend on time, and of one start time, can "
+            "be extended: later subintervals start when earlier ones end. Learn it again with the "
+            "longer horizon."
+        )
+    return longest
 
-    def at_point(state: Moving, x: Array, x0: Array) -> Array:
-        # Relative rates are the same in states and coordinates; outside there is no density.
-        y, log_slope = density.chart.end(x)
-        y0 = density.chart.start(x0)
-        residual = state.residual(state.ansatz.coordinates(y, state.clock, y0), y0)
-        return jnp.where(log_slope > -jnp.inf, residual, jnp.nan) / (2 * state.clock)
 
-    return map_points(at_time, at_point, t, x, x0)
-
-
-@eqx.filter_jit
-def _stages(density: TransitionDensity, t: Array, noise: Array, x0: Array) -> Array:
-    ansatz = density._at_time(t).ansatz
-
-    def one(noise: Float[Array, " d"]) -> Float[Array, "layers+1 d"]:
-        return jax.vmap(density.chart.from_real)(ansatz.stages(noise, t, density.chart.start(x0)))
-
-    return jax.vmap(one, out_axes=1)(noise)
+def extension_text(density: LearnedDensity) -> str:
+    """Return the hint that a stopped training can be extended, if that is so."""
+    wanted = density.provenance.plan.horizon
+    if density.horizon == 0 or density.status in _NOTHING_THERE:
+        return ""
+    base: Any = density.base if isinstance(density, ComposedDensity) else density
+    try:
+        extended_horizon(base, wanted)
+    except ValueError:
+        return ""
+    return (
+        f" Its `extended({wanted:g})` composes the rest from what was learned; queries then cost "
+        "more. Check the `certificate` of the result."
+    )

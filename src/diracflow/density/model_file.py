@@ -18,6 +18,7 @@ from ..storage.codec import Arrays, Decoder, Encoder
 from ..storage.container import MAX_BYTES, packed, read_container
 from ..storage.files import write_atomically
 from ..storage.strict_json import DataFileError, json_text, named
+from .abstract_learned import AbstractLearnedDensity
 from .encoding import CLASSES, StoredSDE, encode_sde, sde_decoder, stored_sde, with_users
 from .finite_check import require_sound
 from .learned import LearnedDensity
@@ -32,7 +33,7 @@ class ModelFileError(DataFileError):
     """A file that cannot be read as a model."""
 
 
-def save(density: LearnedDensity, path: str | os.PathLike) -> None:
+def save(density: AbstractLearnedDensity, path: str | os.PathLike) -> None:
     """Write `density` to `path`; an existing file is replaced once the new one is complete."""
     encoder = Encoder(CLASSES, encode_sde)
     probes = fingerprint(density.sde, density.scope.law, density.start_time, density.horizon)

@@ -59,44 +59,36 @@ def in_batches(
         most *= p.size // (p.shape[-1] or 1)
     if most <= min(ROWS, MANY - 1) or any(isinstance(a, jax.core.Tracer) for a in arrays):
         return program(module, *arrays)
-    evaluate = functools.partial(program, module)
     batch = np.broadcast_shapes(t.shape, *(p.shape[:-1] for p in points))
-    axis, rows = int(np.argmax(batch)), math.prod(batch)
-    devices = _devices() if divide else 1
-    if rows < MANY or (devices > 1 and _is_placed(arrays)):
-        devices = 1
+    rows = math.prod(batch)
+    # One device if the user has chosen it, or those of an array.
+    free = divide and getattr(jax.config, "jax_default_device") is None  # noqa: B009 (untyped)
+    placed = any(isinstance(a, jax.Array) and a.committed for a in arrays)
+    devices = jax.local_device_count() if free and rows >= MANY and not placed else 1
     if rows <= ROWS and devices == 1:
-        return evaluate(*arrays)
-    return _joined(evaluate, arrays, batch, axis, devices)
-
-
-def _devices() -> int:
-    """Return the number of devices for a query: one if the user has chosen it."""
-    chosen = getattr(jax.config, "jax_default_device")  # noqa: B009 (unknown to types)
-    return jax.local_device_count() if chosen is None else 1
-
-
-def _is_placed(arrays: tuple[Array, ...]) -> bool:
-    """Return `True` if the user has chosen the devices of an array."""
-    return any(isinstance(a, jax.Array) and a.committed for a in arrays)
+        return program(module, *arrays)
+    return _joined(functools.partial(program, module), arrays, batch, devices)
 
 
 def _joined(
-    evaluate: Callable[..., Array],
-    arrays: tuple[Array, ...],
-    batch: tuple[int, ...],
-    axis: int,
-    devices: int,
+    evaluate: Callable[..., Array], arrays: tuple[Array, ...], batch: tuple[int, ...], devices: int
 ) -> Array:
-    length, rows = batch[axis], math.prod(batch)
+    """Evaluate batches along the longest axis, and join them."""
+    axis, rows = int(np.argmax(batch)), math.prod(batch)
+    length = batch[axis]
     size = -(-length // min(-(-rows // (ROWS * devices)), length))
+    # With all leading axes, so that the longest has the same number in each array.
+    full = [
+        a.reshape((1,) * (len(batch) + (index > 0) - a.ndim) + a.shape)
+        for index, a in enumerate(arrays)
+    ]
     observer, parts = _OBSERVER.get(), []
     for first in range(0, length, size):
         # The last batch overlaps the one before: one compilation serves all.
         begin = max(min(first, length - size), 0)
-        axes = [axis - len(batch) - (index > 0) for index in range(len(arrays))]
-        cuts = [_cut(a, at, begin, size) for a, at in zip(arrays, axes, strict=True)]
-        part = evaluate(*cuts) if devices == 1 else _divided(evaluate, cuts, axes, axis, size)
+        entries = (slice(None),) * axis + (slice(begin, begin + size),)
+        cuts = [a[entries] if a.shape[axis] > 1 else a for a in full]
+        part = evaluate(*cuts) if devices == 1 else _divided(evaluate, cuts, axis, size, devices)
         parts.append(jax.lax.slice_in_dim(part, first - begin, part.shape[axis], axis=axis))
         if observer is not None and size < length and not isinstance(part, jax.core.Tracer):
             jax.block_until_ready(part)
@@ -105,34 +97,18 @@ def _joined(
 
 
 def _divided(
-    evaluate: Callable[..., Array], cuts: list[Array], axes: list[int], axis: int, size: int
+    evaluate: Callable[..., Array], cuts: list[Array], axis: int, size: int, devices: int
 ) -> Array:
     """Evaluate one batch with an equal part on each device."""
-    extra = -size % _devices()
-    varies = [a.ndim >= -at and a.shape[at] > 1 for a, at in zip(cuts, axes, strict=True)]
+    varied = tuple(a.shape[axis] > 1 for a in cuts)
+    # The last entry is repeated, so that all devices have equal parts.
+    widths = [(0, 0)] * axis + [(0, -size % devices)]
     padded = [
-        _padded(a, at, extra) if varied else a
-        for a, at, varied in zip(cuts, axes, varies, strict=True)
+        jnp.pad(a, widths + [(0, 0)] * (a.ndim - axis - 1), mode="edge") if v else a
+        for a, v in zip(cuts, varied, strict=True)
     ]
-    along = tuple(
-        a.ndim + at if varied else None for a, at, varied in zip(cuts, axes, varies, strict=True)
-    )
-    values = evaluate(*padded, spread=Spread(along, axis))
+    values = evaluate(*padded, spread=Spread(axis, varied))
     if isinstance(values, jax.core.Tracer):  # a query of known numbers, within the user's `jit`
         return jax.lax.slice_in_dim(values, 0, size, axis=axis)
     # By way of NumPy: the result is on the device where it would be with one device.
     return jnp.asarray(np.asarray(values)[(slice(None),) * axis + (slice(size),)])
-
-
-def _padded(a: Array, axis: int, extra: int) -> Array:
-    """Repeat the last entry, so that all devices have equal parts."""
-    widths = [(0, 0)] * a.ndim
-    widths[axis] = (0, extra)
-    return jnp.pad(a, widths, mode="edge") if extra else a
-
-
-def _cut(a: Array, axis: int, begin: int, size: int) -> Array:
-    """Take some entries along an axis counted from the end, unless the array has one there."""
-    if a.ndim < -axis or a.shape[axis] == 1:
-        return a
-    return a[(..., slice(begin, begin + size), *[slice(None)] * (-axis - 1))]

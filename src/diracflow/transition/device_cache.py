@@ -32,33 +32,28 @@ class _Frame:
         return jax.tree.unflatten(self.structure, leaves)
 
 
-class _OnDevice(NamedTuple):
-    """An object whose arrays are on the device, in one precision."""
-
-    frame: _Frame
-    arrays: tuple
-
-
 # The axis of a mesh of all devices.
 _DEVICES = "devices"
 
 
 class Spread(NamedTuple):
-    """Axes along which arguments and result are divided among devices; `None`: not divided."""
+    """The axis along which the result, and those arguments that vary, are divided among devices."""
 
-    arguments: tuple[int | None, ...]
-    result: int
+    axis: int
+    varied: tuple[bool, ...]  # for each argument
 
-
-def _along(axis: int | None) -> PartitionSpec:
-    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, _DEVICES)
+    def specs(self) -> tuple[PartitionSpec, ...]:
+        """Return how each argument is divided, and last the result."""
+        along = PartitionSpec(*[None] * self.axis, _DEVICES)
+        return (*(along if varied else PartitionSpec() for varied in self.varied), along)
 
 
 # JAX reads this option in each thread; its types do not list it.
 _config: Any = jax.config
 
-# By the identity of the object, and whether the precision is float64.
-_KNOWN: dict[tuple[int, bool], _OnDevice] = {}
+# All but the arrays of an object, and its arrays on the device. The keys are the identity of the
+# object, and whether the precision is float64.
+_KNOWN: dict[tuple[int, bool], tuple[_Frame, tuple]] = {}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,11 +65,12 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.partial(jax.jit, static_argnums=(0, 1, 2))
     def divided(frame: _Frame, mesh: Mesh, spread: Spread, arrays: tuple, *arguments: Any) -> Any:
+        *parts, result = spread.specs()
         return jax.shard_map(
             lambda arrays, *parts: function(frame.filled(arrays), *parts),
             mesh=mesh,
-            in_specs=(PartitionSpec(), *map(_along, spread.arguments)),
-            out_specs=_along(spread.result),
+            in_specs=(PartitionSpec(), *parts),
+            out_specs=result,
             check_vma=False,  # loops over times begin with values that all devices share
         )(arrays, *arguments)
 
@@ -85,19 +81,20 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         known = _KNOWN.get((id(module), _config.jax_enable_x64)) or _placed(module)
         if known is None:
             return general(module, *arguments)
+        frame, arrays = known
         if spread is None:
-            return fast(known.frame, known.arrays, *arguments)
+            return fast(frame, arrays, *arguments)
         mesh = Mesh(np.array(jax.local_devices()), (_DEVICES,))
         parts = [
-            jax.device_put(a, NamedSharding(mesh, _along(axis)))
-            for a, axis in zip(arguments, spread.arguments, strict=True)
+            jax.device_put(a, NamedSharding(mesh, spec))
+            for a, spec in zip(arguments, spread.specs(), strict=False)
         ]
-        return divided(known.frame, mesh, spread, known.arrays, *parts)
+        return divided(frame, mesh, spread, arrays, *parts)
 
     return call
 
 
-def _placed(module: Any) -> _OnDevice | None:
+def _placed(module: Any) -> tuple[_Frame, tuple] | None:
     """Place the arrays of a module on the device; `None` if it is traced or differentiated."""
     leaves = jax.tree.leaves(module)
     if any(isinstance(a, jax.core.Tracer) for a in leaves):
@@ -106,6 +103,6 @@ def _placed(module: Any) -> _OnDevice | None:
     with jax.ensure_compile_time_eval():
         arrays = tuple(jnp.asarray(a) if isinstance(a, _ARRAYS) else None for a in leaves)
     key = id(module), _config.jax_enable_x64
-    _KNOWN[key] = _OnDevice(_Frame(module), arrays)
+    _KNOWN[key] = _Frame(module), arrays
     weakref.finalize(module, _KNOWN.pop, key, None)
     return _KNOWN[key]

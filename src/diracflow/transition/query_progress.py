@@ -31,7 +31,7 @@ def query_progress(shown: bool = True) -> Iterator[None]:
         return
     # A dumb terminal cannot redraw a line.
     live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    with _bar() if live else _lines() as observer, observed(observer):
+    with _bar() if live else contextlib.nullcontext(_lines()) as observer, observed(observer):
         yield
 
 
@@ -46,8 +46,7 @@ def _bar() -> Iterator[Callable[[int, int], object]]:
         yield lambda done, rows: progress.update(task, completed=done, total=rows)
 
 
-@contextlib.contextmanager
-def _lines() -> Iterator[Callable[[int, int], object]]:
+def _lines() -> Callable[[int, int], object]:
     last = time.monotonic()
 
     def observer(done: int, rows: int) -> None:
@@ -56,4 +55,4 @@ def _lines() -> Iterator[Callable[[int, int], object]]:
             last = time.monotonic()
             print(f"{done} of {rows} rows", file=sys.stderr, flush=True)
 
-    yield observer
+    return observer

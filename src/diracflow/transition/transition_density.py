@@ -26,8 +26,7 @@ from ..sde.parameters import Bounds, Params, checked_params, checked_start_time,
 from ..sde.sde import SDE
 from .batching import in_batches
 from .frozen import Frozen
-from .programs import images, log_probs, scores, start_scores
-from .start_mixture import StartMixture
+from .programs import StartMixture, images, log_probs, scores, start_scores
 
 # Made once: every query reads the domain.
 _LINE = Real()
@@ -195,10 +194,12 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Bool[Array, "*batch"]:
         """Return `True` where a start lies outside what the density was made for.
 
-        Never so for exact densities. Arguments are as for all queries, see above.
+        For learned densities, such starts have less than 1e-4 of the law beyond them, or lie
+        outside the box of a `Uniform` law. Exact densities hold for all starts. Arguments are as
+        for all queries, see above.
         """
         start = checked_point("x0", x0, self.dim)
-        return jnp.zeros(self._joined(start, params, start_time).shape[:-1], bool)
+        return self._outside(self._joined(start, params, start_time))
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -227,16 +228,16 @@ class AbstractTransitionDensity(eqx.Module):
         start_time: ArrayLike | None,
     ) -> Float[Array, "*batch d+k"]:
         """Append the parameters and the start time to `x0`, after checking them."""
-        if (
-            params is None
-            and start_time is None
-            and not self.params
-            and self.start_time is not None
-        ):
+        start_only = not self.params and self.start_time is not None
+        if start_only and params is None and start_time is None:
             return x0
         values = checked_params(params, self.params, self.param_bounds)
         times = checked_start_time(start_time, self.start_time, self.start_time_bounds)
         return joined(x0, dict(zip((*self.params, "start_time"), [*values, *times], strict=False)))
+
+    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
+        """Return `outside` for conditioning vectors."""
+        return jnp.zeros(start.shape[:-1], bool)
 
     def _check_starts(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool

@@ -64,6 +64,7 @@ from .underlying_sde import (
     equation_of,
     member_of,
     require_homogeneous,
+    require_one_time,
     scalars,
 )
 from .weights import WeightsVanished, effective_fraction, systematic
@@ -269,8 +270,7 @@ def _guided(
         if local.dim != density.dim:
             raise ValueError(f"`local` must have {density.dim} components; it has {local.dim}.")
     began, known = began_at(density, start_time, "start_time"), density.start_time
-    if np.ndim(t) != 0:
-        raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
+    require_one_time("t", t)
     log_prob = float(density.log_prob(end, t, start, params=values, start_time=start_time))
     if not np.isfinite(log_prob):
         raise ValueError(

@@ -28,16 +28,12 @@ from ..sde.argument_checks import (
     real_numbers,
 )
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Params, check_names
+from ..sde.parameters import Params
 from ..sde.quasi_random import sobol
-from ..transition.programs import log_probs
-from ..transition.start_mixture import StartMixture
-from ..transition.transition_density import (
-    AbstractTransitionDensity,
-    checked_query,
-    require_density,
-)
+from ..transition.programs import StartMixture, log_probs
+from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .reversal import reversed_gaussian
+from .underlying_sde import require_one_time, scalars
 
 # Pairs of query point and start evaluated at once.
 _CHUNK = 2**16
@@ -50,10 +46,10 @@ _PATHS = 4096
 class AbstractPropagated(eqx.Module):
     """The law at time `t` of the process started from an initial law."""
 
-    density: eqx.AbstractVar[AbstractTransitionDensity]
-    draws: eqx.AbstractVar[Float[Array, "*n d"]]  # of the initial law
-    t: eqx.AbstractVar[Float[Array, ""]]
-    tail: eqx.AbstractVar[Float[Array, " k"]]  # parameters and start time, which follow each start
+    density: AbstractTransitionDensity
+    draws: Float[Array, "*n d"]  # of the initial law
+    t: Float[Array, ""]
+    tail: Float[Array, " k"]  # parameters and start time, which follow each start
 
     @property
     def outside(self) -> float:
@@ -66,9 +62,9 @@ class AbstractPropagated(eqx.Module):
         """Number of starts over which the density at one point is averaged."""
 
     @property
-    @abc.abstractmethod
     def _rows(self) -> int:
         """Number of transition densities evaluated at one point."""
+        return self.starts
 
     @abc.abstractmethod
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
@@ -120,10 +116,6 @@ class PropagatedStarts(AbstractPropagated):
     Over a long time the transition density is wide, so that many starts are near every point.
     """
 
-    density: AbstractTransitionDensity
-    draws: Float[Array, "*n d"]
-    t: Float[Array, ""]
-    tail: Float[Array, " k"]
     mixture: StartMixture  # one group for each independent estimate
     law: AbstractLaw | None = None
 
@@ -147,20 +139,12 @@ class PropagatedStarts(AbstractPropagated):
 class PropagatedLaw(AbstractPropagated):
     """Started from a law of known density, by weighted quasi-random starts."""
 
-    density: AbstractTransitionDensity
-    draws: Float[Array, "sets n d"]  # of the law
-    t: Float[Array, ""]
-    tail: Float[Array, " k"]
-    law: AbstractLaw
+    law: AbstractLaw  # `draws` has the shape (sets, n, d)
     noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
 
     @property
     def starts(self) -> int:
         return 2 * self.noise.shape[0] * self.noise.shape[1]
-
-    @property
-    def _rows(self) -> int:
-        return self.starts
 
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
         spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))
@@ -209,14 +193,9 @@ def propagate(
     was not made. With a law, all times are accurate. With draws the transition density must be wide
     compared with the distance between them; `standard_error` shows if it is not.
     """
-    require_density(density)
-    if np.ndim(t) != 0:
-        raise ValueError(f"`t` must be one time; got shape {np.shape(t)}.")
-    check_names(density.params, {} if params is None else params)
-    if any(np.ndim(value) for value in (params or {}).values()):
-        raise ValueError("`params` must be scalars here: one initial law, one set of parameters.")
-    if start_time is not None and np.ndim(start_time) != 0:
-        raise ValueError(f"`start_time` must be one time; got shape {np.shape(start_time)}.")
+    params = scalars(density, params)
+    require_one_time("t", t)
+    require_one_time("start_time", start_time)
     if isinstance(law_or_draws, AbstractLaw):
         law = law_or_draws.expand(density.dim)
         return _from_law(density, law, t, params, start_time, draws)

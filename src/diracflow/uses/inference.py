@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 
-_FIELDS = ("potential_energy", "energy", "accept_prob", "num_steps", "diverging")
 # Number of draws used to check a prior.
 _TRIALS = 1000
 # Chains with a larger split R-hat have usually not mixed (Vehtari et al. 2021).
@@ -96,7 +95,7 @@ def infer(
         chain_method="vectorized",
         progress_bar=progress,
     )
-    sampler.run(key, observed, extra_fields=_FIELDS)
+    sampler.run(key, observed, extra_fields=("potential_energy", *_STATISTICS))
     return _posterior_tree(sampler, density.params, times, states)
 
 

@@ -5,8 +5,9 @@ again from later times $s' > s$. For a density of one start time this is correct
 coefficients do not depend on time.
 """
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..sde.argument_checks import checked_number
@@ -48,6 +49,12 @@ def scalars(density: AbstractTransitionDensity, params: Params | None) -> dict[s
         if value.ndim:
             raise ValueError(f"`{name}` must be one number here; got shape {value.shape}.")
     return dict(zip(density.params, values, strict=True))
+
+
+def require_one_time(name: str, value: Any) -> None:
+    """Raise if `value` is an array of several times."""
+    if np.ndim(value) != 0:
+        raise ValueError(f"`{name}` must be one time; got shape {np.shape(value)}.")
 
 
 def member_of(sde: SDE, params: Params) -> SDE:
