@@ -17,11 +17,13 @@ demo: $(STAMP)
 	$(BIN)/diracflow run benes --preset quick --out runs/benes
 
 # Compiled code is kept for later runs, and for the other of the two workers. Programs of tests run
-# for milliseconds after seconds of compilation, so LLVM need not optimise them. BLAS threads of
-# two workers would wait for each other.
+# for milliseconds after seconds of compilation, so LLVM need not optimise them, and the older
+# emitters of fused loops, which compile in two thirds of the time, do. BLAS threads of two workers
+# would wait for each other.
 FAST := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
-	XLA_FLAGS="--xla_backend_optimization_level=0 $(XLA_FLAGS)" OPENBLAS_NUM_THREADS=1
+	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)" \
+	OPENBLAS_NUM_THREADS=1
 
 test: $(STAMP)
 	$(FAST) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -97,7 +97,7 @@ COMMANDS = {
     "seed in words": (("sample", M, *AT, "--seed", "key"), "Invalid value for '--seed'"),
     "too much": (("info", M, "more"), "unexpected extra argument"),
     # run
-    "unknown model": (("run", "lorenz"), "there are brownian"),
+    "unknown model": (("run", "lorenz"), "there are benes, brownian"),
     "unknown preset": (("run", "benes", "--preset", "best"), "one of quick, accurate, paper"),
     "unknown setting": (("run", "benes", "--set", "layerz=4"), "Unknown setting 'layerz'"),
     "half a setting": (("run", "benes", "--set", "layers"), "name=value"),
