@@ -5,6 +5,8 @@ from .errors import Study as Study
 from .errors import bootstrap_mean as bootstrap_mean
 from .errors import errors as errors
 from .errors import study as study
+from .path_reference import Reference as Reference
+from .path_reference import reference as reference
 from .references import HestonMarginals as HestonMarginals
 from .references import Kalman as Kalman
 from .references import Marginal as Marginal

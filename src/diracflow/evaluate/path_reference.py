@@ -1,0 +1,158 @@
+r"""A reference density in any dimension: many simulated paths, and a last short kernel.
+
+$$\rho(x | t, x_0) = E[\rho(x | \delta, X(t-\delta))],$$
+
+where the expectation is over simulated paths, and the density over the short time $\delta$ is
+Gaussian, with the mean and covariance of moment closure. Its error vanishes with $\delta$, while
+the variance of the mean grows. A second kernel of half the length shows how large the error is.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from ..sde.argument_checks import (
+    checked_count,
+    checked_key,
+    checked_number,
+    checked_one_point,
+    checked_point,
+)
+from ..sde.chart import Chart
+from ..sde.domains import require_inside
+from ..sde.sde import SDE
+from ..source.moments import MomentSource, graded_basis
+
+# Paths that are simulated at once, and Runge--Kutta steps of the kernel's moments.
+_CHUNK, _KERNEL_STEPS = 4096, 16
+
+
+class Reference(NamedTuple):
+    """Log-densities, and how accurate they are."""
+
+    log_prob: Float[np.ndarray, " n"]
+    stderr: Float[np.ndarray, " n"]  # of the log-density, from the number of paths
+    bias: Float[np.ndarray, " n"]  # its change if the kernel is half as long; has noise itself
+
+
+def reference(
+    sde: SDE,
+    x: Float[ArrayLike, "n d"],
+    t: float,
+    x0: Float[ArrayLike, " d"],
+    *,
+    start_time: float = 0.0,
+    key: PRNGKeyArray | int = 0,
+    paths: int = 2**16,
+    steps: int = 256,
+    kernel: float = 0.125,
+) -> Reference:
+    """Return log-densities of an SDE by simulation, without any learned density.
+
+    **Arguments:**
+
+    - `sde`: the SDE, without free parameters.
+    - `x`: states, one a row.
+    - `t`: the time since the start.
+    - `x0`: the start.
+    - `start_time`: the time of the start.
+    - `key`: a random key, or a seed.
+    - `paths`: the number of simulated paths, rounded up to a multiple of 4096.
+    - `steps`: the number of time steps of each path.
+    - `kernel`: the length of the last kernel, relative to `t`.
+
+    **Returns:**
+
+    A `Reference` of NumPy arrays, computed in float64.
+    """
+    key = checked_key(key)
+    paths, steps = checked_count("paths", paths), checked_count("steps", steps)
+    t, share = checked_number("t", t), checked_number("kernel", kernel)
+    began = checked_number("start_time", start_time)
+    if t <= 0 or not 0 < share < 1:
+        raise ValueError(
+            f"`t` must be positive and `kernel` between 0 and 1; got {t:g} and {share:g}."
+        )
+    if sde.params:
+        raise ValueError("`sde` must have no free parameters; fix them with `sde.at(...)`.")
+    with jax.enable_x64(True):
+        start, points = checked_one_point("x0", x0, sde.dim), checked_point("x", x, sde.dim, True)
+        if points.ndim != 2:
+            raise ValueError(f"`x` must hold one state a row; got shape {points.shape}.")
+        chart = Chart(sde, sde.domain)
+        require_inside(sde.domain, start)
+        ends, log_slopes = jax.vmap(chart.end)(points)
+        equation, y0 = chart.equation(), chart.start(start)
+        basis = graded_basis(equation, began, np.asarray(y0))
+        source = MomentSource(equation, None, basis, _KERNEL_STEPS)
+        kernels = _Kernels(source, y0, jnp.asarray(began), jnp.asarray(t), share, steps)
+        sums = [
+            kernels.log_sums(jr.fold_in(key, chunk), ends) for chunk in range(-(-paths // _CHUNK))
+        ]
+        first, second = (logsumexp(jnp.stack(parts), axis=0) for parts in zip(*sums, strict=True))
+        count = len(sums) * _CHUNK
+        found, shorter = first - np.log(count)
+        variance = jnp.exp(second[0] - 2 * first[0]) - 1 / count
+    values = found + log_slopes, jnp.sqrt(jnp.maximum(variance, 0.0)), shorter - found
+    return Reference(*map(np.asarray, values))
+
+
+class _Kernels(eqx.Module):
+    """Paths from one start, and kernels of two lengths at their ends."""
+
+    source: MomentSource  # the start time is part of its conditioning vectors
+    start: Float[Array, " d"]
+    start_time: Float[Array, ""]
+    t: Float[Array, ""]
+    share: float
+    steps: int = eqx.field(static=True)
+
+    @eqx.filter_jit
+    def log_sums(self, key: Array, x: Float[Array, "n d"]) -> tuple[Array, Array]:
+        """Return logarithms of sums over a chunk of paths, of kernels and of their squares."""
+        keys, starts = jr.split(key), jnp.tile(self.start, (_CHUNK, 1))
+        last = self.t * self.share
+        early = self._simulated(keys[0], starts, self.start_time, self.t - last, self.steps)
+        begin = self.start_time + self.t - last
+        late = self._simulated(keys[1], early, begin, last / 2, max(self.steps // 8, 4))
+        values = [self._at(early, last, x), self._at(late, last / 2, x)]
+        first, second = zip(*values, strict=True)
+        return jnp.stack(first), jnp.stack(second)
+
+    def _at(self, states: Array, length: Array, x: Array) -> tuple[Array, Array]:
+        times = jnp.full((len(states), 1), self.start_time + self.t - length)
+        starts = jnp.concatenate([states, times], axis=1)
+        frames = jax.vmap(lambda g: self.source.frame(length, g))(starts)
+        log_dets = jax.vmap(lambda frame: frame.log_det())(frames)
+
+        def sums(x: Array) -> tuple[Array, Array]:
+            zeta = jax.vmap(lambda frame: frame.standardise(x))(frames)
+            log_kernels = -0.5 * jnp.sum(zeta**2, axis=1) - log_dets
+            log_kernels -= 0.5 * len(x) * jnp.log(2 * jnp.pi)
+            return logsumexp(log_kernels), logsumexp(2 * log_kernels)
+
+        return jax.lax.map(sums, x)
+
+    def _simulated(self, key: Array, x: Array, begin: Array, span: Array, steps: int) -> Array:
+        """Return states after some steps; the drift is averaged over both ends of each step."""
+        sde, length = self.source.sde, span / steps
+
+        def step(x: Array, index_and_key: tuple[Array, Array]) -> tuple[Array, None]:
+            index, key = index_and_key
+            time, noise = begin + index * length, jr.normal(key, (len(x), sde.noise_dim))
+
+            def one(x: Array, noise: Array) -> Array:
+                drift = sde.drift(time, x)
+                moved = jnp.sqrt(length) * sde.diffusion(time, x) @ noise
+                ahead = sde.drift(time + length, x + length * drift + moved)
+                return x + length / 2 * (drift + ahead) + moved
+
+            return jax.vmap(one)(x, noise), None
+
+        return jax.lax.scan(step, x, (jnp.arange(steps), jr.split(key, steps)))[0]
