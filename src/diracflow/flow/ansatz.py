@@ -232,7 +232,8 @@ class StandardisedAnsatz(AbstractAnsatz):
         """Return the standardised conditioning vector, followed by the mean if `follows`."""
         centre = jnp.asarray(self.centre, x0.dtype)
         whitening = jnp.asarray(self.whitening, x0.dtype)
-        start = whitening @ (x0 - centre)
+        # Frames may follow the conditioning vector, see `source.tabulated`.
+        start = whitening @ (x0[: len(centre)] - centre)
         if not self.follows or frame is None:
             return start
         dim = len(frame.mean)

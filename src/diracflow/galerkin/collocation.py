@@ -6,6 +6,7 @@ a sample $x$ of the current density, so the residual is evaluated where the mass
 $(x_0, \xi)$ are fixed during a step and drawn again for the next.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from scipy.special import ndtr, ndtri
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.laws import AbstractLaw
 from ..sde.quasi_random import UnitCube, strictly_inside
+from ..source.gaussian_source import AbstractGaussianSource
+from ..source.tabulated import TabulatedSource, with_frame
 from .devices import Layout
 
 # Forcings above this multiple of their median are down-weighted. No other value was tried; Beneš
@@ -58,6 +61,48 @@ def place(
 
 def _placed(ansatz: AbstractAnsatz, clock: Array, x0: Array, noise: Array) -> Array:
     return jax.vmap(lambda x0, noise: ansatz.place(noise, clock, x0))(x0, noise)
+
+
+def sharing_frames(program: Callable) -> Callable:
+    """Return a program of `ansatz, theta, clock, points, ...` that shares frames with others.
+
+    Where frames take long to compute, the program receives them with the points.
+    """
+
+    @functools.wraps(program)
+    def call(ansatz: Any, theta: Array, clock: Array, points: Points, *rest: Any) -> Any:
+        source = ansatz.source
+        if source.integrates:
+            ansatz = eqx.tree_at(lambda a: a.source, ansatz, TabulatedSource(source))
+            x0 = _framed(source, clock, points)
+            points = Points(x0, points.y, points.weight, points.layout)
+        return program(ansatz, theta, clock, points, *rest)
+
+    return call
+
+
+# The last conditioning vectors with frames, and what they were computed from.
+_LAST: list[tuple[tuple, Array]] = []
+
+
+def _framed(source: AbstractGaussianSource, clock: Array, points: Points) -> Array:
+    if isinstance(clock, jax.core.Tracer):
+        return _with_frames(source, clock, points)
+    time = float(clock)
+    for (last_source, last_time, last_x0), found in _LAST:
+        if last_source is source and last_time == time and last_x0 is points.x0:
+            return found
+    _LAST[:] = [((source, time, points.x0), _with_frames(source, clock, points))]
+    return _LAST[0][1]
+
+
+@eqx.filter_jit
+def _with_frames(source: AbstractGaussianSource, clock: Array, points: Points) -> Array:
+    return points.layout.each(eqx.Partial(_frame_rows, source, clock), points.x0)
+
+
+def _frame_rows(source: AbstractGaussianSource, clock: Array, x0: Array) -> Array:
+    return jax.lax.map(lambda start: with_frame(source, clock, start), x0, batch_size=CACHED)
 
 
 def laid_out(draws: Draws, layout: Layout) -> Draws:

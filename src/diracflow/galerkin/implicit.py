@@ -11,7 +11,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import StandardisedAnsatz
-from .collocation import Points
+from .collocation import Points, sharing_frames
 from .rows import AbstractLinearisation, AbstractRows, evaluate
 from .velocity import Factor, NormalEquations, normal_equations, root_mean_square
 
@@ -46,6 +46,7 @@ def factor(normal: NormalEquations, regularisation: Float[Array, ""]) -> Factor:
     return normal.factor(regularisation)
 
 
+@sharing_frames
 @eqx.filter_jit
 def iterate(
     ansatz: StandardisedAnsatz,
@@ -76,6 +77,7 @@ def iterate(
     )
 
 
+@sharing_frames
 @eqx.filter_jit
 def values_at(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz, StandardisedAnsatz
-from .collocation import CACHED, Points, centred, per_point, per_row
+from .collocation import CACHED, Points, centred, per_point, per_row, sharing_frames
 from .devices import Layout
 
 # Column blocks of the Gram matrix. Mirroring blocks below the diagonal saves 3/8 of the work.
@@ -263,6 +263,7 @@ def assemble(
     return Rows(jacobian=jacobian, forcing=forcing, layout=layout), log_ratio
 
 
+@sharing_frames
 @eqx.filter_jit
 def linearise(
     ansatz: StandardisedAnsatz, theta: Float[Array, " m"], clock: Float[Array, ""], points: Points

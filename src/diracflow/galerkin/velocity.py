@@ -23,7 +23,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Array, Float
 
 from ..flow.ansatz import AbstractAnsatz
-from .collocation import Points
+from .collocation import Points, sharing_frames
 from .rows import AbstractRows, assemble
 
 # Random probes for the effective rank, whose standard error is then below sqrt(rank / 8).
@@ -102,6 +102,7 @@ class Velocity(eqx.Module):
     source_gap: Float[Array, ""]  # root mean square log-ratio of the density to the source
 
 
+@sharing_frames
 @eqx.filter_jit
 def velocity(
     ansatz: AbstractAnsatz,

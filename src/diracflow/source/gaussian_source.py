@@ -46,6 +46,11 @@ class AbstractGaussianSource(eqx.Module):
         The result must be differentiable in both.
         """
 
+    @property
+    def integrates(self) -> bool:
+        """`True` if frames take long to compute, so that programs should share them."""
+        return False
+
     def initial_condition(self, x0: Float[Array, " d+k"]) -> InitialCondition:
         """Return the SDE, start and start time that the conditioning vector `x0` encodes."""
         return initial_condition(self.sde, self.start_time, x0)

@@ -6,10 +6,13 @@ path of each start, for example along a limit cycle. If the density splits into 
 closure follows one of them and the other lies far outside. The common width of `ClosureSource` is
 then the better choice.
 
-The equations are integrated by a fixed number of exponential steps of equal length in
-$\sqrt\tau$. Each step is exact for the equation linearised at its midpoint, so stiffness is no
+The equations are integrated by a fixed number of steps, of one of two kinds. An exponential step is
+exact for the equation linearised at its midpoint: it is exact for linear SDEs, and stiffness is no
 problem. If the start time varies, so that coefficients depend on time, Simpson's rule accounts for
-their change along a step.
+their change along a step. A Runge--Kutta step is of order four and needs no derivatives, since
+$E[\nabla b]C = E[b(X-m)^\top]$ (Stein's identity). The first step is exponential, with an error of
+the square of its length, so that the order is three altogether. Where nothing is stiff, these steps
+cost a tenth and are a hundred times more accurate. `moment_source` chooses.
 
 **Degenerate noise.** If noise enters only some components, $\Sigma\tau$ is singular and an Euler
 step has no density. The first step here solves the linearised equation (Ozaki). Its covariance
@@ -46,6 +49,19 @@ _STEPS, _STEPS_IN_TIME = 12, 24
 _DOUBLINGS = 8
 # Length of the remainder of a unit vector below which it is linearly dependent.
 _ALONG = 1e-9
+# Stages and weights of the classical Runge--Kutta method.
+_NODES, _WEIGHTS = np.array([0.0, 0.5, 0.5, 1.0]), np.array([1.0, 2.0, 2.0, 1.0]) / 6
+# Runge--Kutta steps end at times (i / n)^1.5. With the exponent 2 the second step is three times
+# the first, and stages of degenerate covariances are indefinite. With 1 the first step, of second
+# order, is long: on four problems errors were 4 to 60 times larger.
+_GRADING = 1.5
+# Numbers of Runge--Kutta steps to choose from; the last one is the reference. The others may leave
+# this error, in widths of the Gaussian. It changes the total variation by 0.1 %.
+_NUMBERS, _ACCURATE = (8, 16, 32, 64, 128, 256), 3e-3
+# Exponential steps with a smaller error are exact: the SDE is linear.
+_EXACT = 1e-6
+# Share of the starts for which errors may be larger.
+_RARE = 0.01
 
 
 class MomentSource(AbstractGaussianSource):
@@ -57,22 +73,32 @@ class MomentSource(AbstractGaussianSource):
     - `start_time`: the start time, or `None` if it is part of the conditioning vector.
     - `basis`: an orthogonal matrix whose columns are ordered by when noise reaches them, the last
         first; by default the identity. See `graded_basis`.
+    - `steps`: the number of Runge--Kutta steps; by default the steps are exponential.
     """
 
     sde: SDE
     start_time: float | None = eqx.field(static=True, default=0.0)
     basis: Float[np.ndarray, "d d"] | None = None
+    steps: int | None = eqx.field(static=True, default=None)
+
+    @property
+    def integrates(self) -> bool:
+        return True
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         """Return the mean and the Cholesky factor from the closure."""
         known = self.initial_condition(x0)
-        steps = _STEPS if self.start_time is not None else _STEPS_IN_TIME
+        if self.steps is None:
+            advance, grading = self._exponential_step, 2.0
+            steps = _STEPS if self.start_time is not None else _STEPS_IN_TIME
+        else:
+            advance, grading, steps = self._runge_kutta_step, _GRADING, self.steps
 
         def step(moments: _Moments, index: Array) -> tuple[_Moments, None]:
-            before, after = (tau * (i / steps) ** 2 for i in (index, index + 1))
-            return self._step(known, moments, before, after - before), None
+            before, after = (tau * (i / steps) ** grading for i in (index, index + 1))
+            return advance(known, moments, before, after - before), None
 
-        x, length = known.start, tau / steps**2
+        x, length = known.start, tau / steps**grading
         start = _Moments(x, jnp.zeros((len(x), len(x)), x.dtype))
         # The first step is separate: the factor of a zero covariance has no derivative.
         averages = self._averages(known, x, start.covariance, length / 2)
@@ -81,7 +107,35 @@ class MomentSource(AbstractGaussianSource):
         last, _ = jax.lax.scan(step, first, jnp.arange(1, steps, dtype=x0.dtype))
         return Frame(last.mean, self._lower(self._from_basis(_factor(last.covariance, tau))))
 
-    def _step(
+    def _runge_kutta_step(
+        self, initial: InitialCondition, moments: "_Moments", tau: Array, length: Array
+    ) -> "_Moments":
+        """Return the moments after a step of the classical Runge--Kutta method."""
+
+        def stage(state: tuple, node_and_weight: tuple[Array, Array]) -> tuple[tuple, None]:
+            (node, weight), (rate, total) = node_and_weight, state
+            at = _along(moments, node * length, rate)
+            rate = self._rates(initial, at, tau + node * length)
+            return (rate, _along(total, weight, rate)), None
+
+        zero = jax.tree.map(jnp.zeros_like, moments)
+        table = jnp.asarray(_NODES, tau.dtype), jnp.asarray(_WEIGHTS, tau.dtype)
+        (_, total), _ = jax.lax.scan(stage, (zero, zero), table)
+        return _along(moments, length, total)
+
+    def _rates(self, initial: InitialCondition, moments: "_Moments", tau: Array) -> "_Moments":
+        """Return the time derivatives of the moments by the closure."""
+        sde, time = initial.sde, initial.start_time + tau
+        spread, dim = _factor(moments.covariance, tau), len(moments.mean)
+        points = nodes(moments.mean, self._from_basis(spread))
+        drift = jax.vmap(lambda x: sde.drift(time, x))(points)
+        columns = jax.vmap(lambda x: self._to_basis(sde.diffusion(time, x)))(points)
+        # Nodes come in pairs, at distances of sqrt(d) columns of the factor.
+        across = self._to_basis((drift[:dim] - drift[dim:]).T / (2 * np.sqrt(dim))) @ spread.T
+        noise = jnp.mean(columns @ columns.swapaxes(1, 2), axis=0)
+        return _Moments(jnp.mean(drift, axis=0), across + across.T + noise)
+
+    def _exponential_step(
         self, initial: InitialCondition, moments: "_Moments", tau: Array, length: Array
     ) -> "_Moments":
         """Return the moments after a step of the midpoint rule, which is of second order."""
@@ -159,6 +213,45 @@ class MomentSource(AbstractGaussianSource):
         return upper.T * jnp.sign(jnp.diag(upper))[None]
 
 
+def moment_source(
+    sde: SDE, start_time: float | None, horizon: float, draws: Float[np.ndarray, "n d+k"]
+) -> tuple[MomentSource, float]:
+    """Return a source with accurate steps, and its error in widths of the Gaussian.
+
+    Moments at the horizon, from draws of the conditioning vector, are compared with those of short
+    steps. Exponential steps are taken where they are exact, or where no Runge--Kutta steps are
+    accurate.
+    """
+    axes = graded_basis(sde, start_time, draws.mean(axis=0))
+    exponential = MomentSource(sde, start_time, axes)
+    accurate = [MomentSource(sde, start_time, axes, number) for number in _NUMBERS]
+    with jax.enable_x64(True):
+        frames = lambda source: _frames(source, jnp.asarray(horizon), jnp.asarray(draws))
+        best = frames(accurate[-1])
+        error = _difference(frames(exponential), best)
+        if error < _EXACT:
+            return exponential, error
+        for source in accurate[:-1]:
+            found = _difference(frames(source), best)
+            if found < _ACCURATE:
+                return source, found
+    return exponential, error
+
+
+@eqx.filter_jit
+def _frames(source: MomentSource, tau: Array, draws: Float[Array, "n d+k"]) -> Frame:
+    return jax.vmap(lambda x0: source.frame(tau, x0))(draws)
+
+
+def _difference(found: Frame, best: Frame) -> float:
+    """Return the difference of all but the rarest frames, in widths of the better ones."""
+    inverse = jnp.linalg.inv(best.factor)
+    mean = jnp.linalg.norm(jnp.einsum("nij,nj->ni", inverse, found.mean - best.mean), axis=1)
+    factor = jnp.linalg.norm(inverse @ (found.factor - best.factor), axis=(1, 2))
+    errors = np.nan_to_num(np.asarray(jnp.maximum(mean, factor)), nan=np.inf)
+    return float(np.sort(errors)[int((1 - _RARE) * len(errors))])
+
+
 def graded_basis(
     sde: SDE, start_time: float | None, x0: Float[np.ndarray, " d+k"]
 ) -> Float[np.ndarray, "d d"] | None:
@@ -197,6 +290,10 @@ def _orthonormal(columns: Float[np.ndarray, "d k"]) -> Float[np.ndarray, "d d"]:
 class _Moments(NamedTuple):
     mean: Float[Array, " d"]
     covariance: Float[Array, "d d"]  # in the basis
+
+
+def _along(moments: _Moments, length: Array, rate: _Moments) -> _Moments:
+    return jax.tree.map(lambda value, slope: value + length * slope, moments, rate)
 
 
 class _Averages(NamedTuple):

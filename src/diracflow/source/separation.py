@@ -151,6 +151,10 @@ class RotatedSource(AbstractGaussianSource):
         self.sde, self.basis, self.rotated = sde, basis, rotated
         self.start_time = rotated.start_time
 
+    @property
+    def integrates(self) -> bool:
+        return self.rotated.integrates
+
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         """Return the mean and the factor of the rotated source; the factor refers to the basis."""
         start, rest = jnp.split(x0, [self.sde.dim])

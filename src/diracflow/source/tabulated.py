@@ -1,0 +1,63 @@
+"""Frames that are computed once, for all programs that evaluate the same points at the same time.
+
+`MomentSource` integrates an equation for each start. To do so in every program would take most of
+their compile time and run time. `with_frame` appends the frame and its derivative in the clock to a
+conditioning vector. `TabulatedSource` reads them from there.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..equation.moving_frame import Frame
+from ..sde.conditioning import InitialCondition
+from ..sde.sde import SDE
+from .gaussian_source import AbstractGaussianSource
+from .separation import RotatedSource
+
+
+class TabulatedSource(AbstractGaussianSource):
+    """A source whose frames are part of the conditioning vector, valid near one time.
+
+    **Arguments:**
+
+    - `source`: the source that the frames come from.
+    """
+
+    sde: SDE
+    start_time: float | None = eqx.field(static=True)
+    source: AbstractGaussianSource
+
+    def __init__(self, source: AbstractGaussianSource):
+        self.sde, self.start_time, self.source = source.sde, source.start_time, source
+
+    def initial_condition(self, x0: Float[Array, " n"]) -> InitialCondition:
+        return self.source.initial_condition(x0[: len(x0) - _length(self.sde.dim)])
+
+    def frame(self, tau: Float[Array, ""], x0: Float[Array, " n"]) -> Frame:
+        """Return the frame, to first order in the clock."""
+        dim = self.sde.dim
+        table = x0[len(x0) - _length(dim) :]
+        value, rate = table[:-1].reshape(2, dim, dim + 1)
+        rows = value + (jnp.sqrt(tau) - table[-1]) * rate
+        basis = self.source.basis if isinstance(self.source, RotatedSource) else None
+        return Frame(rows[:, 0], rows[:, 1:], basis)
+
+
+def with_frame(
+    source: AbstractGaussianSource, clock: Float[Array, ""], x0: Float[Array, " d+k"]
+) -> Float[Array, " d+k+m"]:
+    """Return a conditioning vector of `TabulatedSource`, for times near `clock` squared."""
+
+    def rows(c: Float[Array, ""]) -> Float[Array, "d d+1"]:
+        frame = source.frame(c**2, x0)
+        return jnp.concatenate([frame.mean[:, None], frame.factor], axis=1)
+
+    value, rate = jax.jvp(rows, (clock,), (jnp.ones_like(clock),))
+    return jnp.concatenate([x0, value.ravel(), rate.ravel(), clock[None]])
+
+
+def _length(dim: int) -> int:
+    """Return the length of a frame, its derivative and the clock."""
+    return 2 * dim * (dim + 1) + 1
