@@ -122,8 +122,8 @@ def test_start_time_shifts_the_coefficients(preset, getkey):
     np.testing.assert_allclose(values[0], values[1], rtol=1e-12)
 
 
-# Networks that follow paths are given the start as well.
-@pytest.mark.parametrize("context", ["start", "path"])
+# Networks that follow paths are given the start as well, so that "path" includes the other.
+@pytest.mark.parametrize("context", [pytest.param("start", marks=pytest.mark.slow), "path"])
 def test_linearisation_agrees_with_derivatives(context, getkey):
     model = df.models.sheared(2)  # noise that depends on the state, so that every term counts
     ansatz = moved(start_of(model, context=context), getkey())
