@@ -63,21 +63,28 @@ def _placed(ansatz: AbstractAnsatz, clock: Array, x0: Array, noise: Array) -> Ar
     return jax.vmap(lambda x0, noise: ansatz.place(noise, clock, x0))(x0, noise)
 
 
-def sharing_frames(program: Callable) -> Callable:
+def sharing_frames(program: Any) -> Any:
     """Return a program of `ansatz, theta, clock, points, ...` that shares frames with others.
 
     Where frames take long to compute, the program receives them with the points.
     """
 
-    @functools.wraps(program)
-    def call(ansatz: Any, theta: Array, clock: Array, points: Points, *rest: Any) -> Any:
+    def with_frames(ansatz: Any, theta: Array, clock: Array, points: Points) -> tuple:
         source = ansatz.source
         if source.integrates:
             ansatz = eqx.tree_at(lambda a: a.source, ansatz, TabulatedSource(source))
             x0 = _framed(source, clock, points)
             points = Points(x0, points.y, points.weight, points.layout)
-        return program(ansatz, theta, clock, points, *rest)
+        return ansatz, theta, clock, points
 
+    @functools.wraps(program)
+    def call(ansatz: Any, theta: Array, clock: Array, points: Points, *rest: Any) -> Any:
+        return program(*with_frames(ansatz, theta, clock, points), *rest)
+
+    def lower(ansatz: Any, theta: Array, clock: Array, points: Points, *rest: Any) -> Any:
+        return program.lower(*with_frames(ansatz, theta, clock, points), *rest)
+
+    call.lower = lower  # type: ignore[attr-defined]
     return call
 
 

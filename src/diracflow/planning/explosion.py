@@ -17,9 +17,9 @@ from ..sde.problem import Problem
 from ..sde.sde import SDE
 
 _PATHS, _STEPS = 256, 2048
-# Bounds of a step: the drift Jacobian times its length, and its share of the horizon. A last step
-# shorter than the third share means that the path did not reach the horizon.
-_STEP, _LONGEST, _SHORTEST = 0.1, 1 / 512, 1e-9
+# Bounds of a step: the drift Jacobian times its length, and its multiple of the mean step. A last
+# step shorter than the third share of the horizon means that the path did not reach it.
+_STEP, _LONGEST, _SHORTEST = 0.1, 4, 1e-9
 # A path explodes if it moves by this multiple of the scale of starts, noise and drift.
 _VAST = 1e6
 
@@ -55,22 +55,28 @@ def _sizes(
 
 @eqx.filter_jit
 def simulated(
-    sde: SDE, start_time: float | None, horizon: Float[Array, ""], x0: Float[Array, "n d+k"]
+    sde: SDE,
+    start_time: float | None,
+    horizon: Float[Array, ""],
+    x0: Float[Array, "n d+k"],
+    steps: int = _STEPS,
+    step: float = _STEP,
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
     """Simulate paths; return their ends and the lengths of their last steps.
 
-    A path stops at the horizon, where the second result is the horizon itself, or where a
+    There are at most `steps` steps, on each of which the drift Jacobian times its length is at most
+    `step`. A path stops at the horizon, where the second result is the horizon itself, or where a
     coefficient is not finite.
     """
 
     def one(g: Float[Array, " d+k"], key: Array) -> tuple[Array, Array]:
         member, start, s = initial_condition(sde, start_time, g)
 
-        def step(state: tuple, noise: Array) -> tuple[tuple, None]:
+        def advance(state: tuple, noise: Array) -> tuple[tuple, None]:
             x, tau, _ = state
             jacobian = jax.jacfwd(lambda y: member.drift(s + tau, y))(x)
             left = horizon - tau
-            length = jnp.minimum(_STEP / jnp.linalg.norm(jacobian), _LONGEST * horizon)
+            length = jnp.minimum(step / jnp.linalg.norm(jacobian), _LONGEST / steps * horizon)
             length = jnp.minimum(length, left)
             move = length * member.drift(s + tau, x)
             new = x + move + jnp.sqrt(length) * member.diffusion(s + tau, x) @ noise
@@ -78,8 +84,8 @@ def simulated(
             last = jnp.where(left > 0, jnp.where(moves, length, state[2]), horizon)
             return (jnp.where(moves, new, x), jnp.where(moves, tau + length, tau), last), None
 
-        noise = jr.normal(key, (_STEPS, sde.noise_dim))
-        state, _ = jax.lax.scan(step, (start, jnp.zeros(()), horizon), noise)
+        noise = jr.normal(key, (steps, sde.noise_dim))
+        state, _ = jax.lax.scan(advance, (start, jnp.zeros(()), horizon), noise)
         return state[0], state[2]
 
     return jax.vmap(one)(x0, jr.split(jr.key(1), len(x0)))

@@ -18,6 +18,8 @@ from .explosion import simulated
 
 # Starts, paths from each of them, and shares of the horizon at which they end.
 _STARTS, _PATHS, _SHARES = 32, 64, (0.25, 1.0)
+# At most this number of steps, and the bound of the drift Jacobian times the length of a step.
+_STEPS, _STEP = 256, 0.4
 
 
 class Pilot(NamedTuple):
@@ -33,8 +35,14 @@ def pilot(problem: Problem) -> Pilot:
     starts = jnp.asarray(problem.draws(_STARTS))
     times = jnp.asarray(_SHARES) * problem.horizon
     each = jnp.repeat(starts, _PATHS, axis=0)
-    ends = [simulated(problem.equation, problem.start_time, t, each)[0] for t in times]
+    ends = [_ends(problem, t, each) for t in times]
     return Pilot(times, starts, jnp.stack(ends).reshape(len(times), len(starts), _PATHS, -1))
+
+
+def _ends(problem: Problem, t: Array, starts: Float[Array, "n d+k"]) -> Float[Array, "n d"]:
+    """Return the ends of paths at time `t`; NaN for those that did not get there."""
+    found = simulated(problem.equation, problem.start_time, t, starts, _STEPS, _STEP)
+    return jnp.where((found[1] == t)[:, None], found[0], jnp.nan)
 
 
 def misfit(source: AbstractGaussianSource, paths: Pilot) -> float:
@@ -53,10 +61,9 @@ def misfit(source: AbstractGaussianSource, paths: Pilot) -> float:
     log_det -= np.sum(digamma((n - 1 - np.arange(dim)) / 2)) - dim * np.log((n - 1) / 2)
     trace = np.trace(covariance, axis1=-2, axis2=-1)
     divergences = 0.5 * (trace * (1 - 1 / n) + np.sum(mean**2, axis=-1) - dim - log_det)
-    finite = np.isfinite(divergences)
-    if not finite.any():
-        return np.inf
-    return float(np.max(np.mean(divergences, axis=1, where=finite), initial=0.0))
+    # Starts whose paths did not all arrive tell nothing. If there are no others, nor do the paths.
+    means = [np.mean(row[np.isfinite(row)]) for row in divergences if np.isfinite(row).any()]
+    return max(map(float, means), default=0.0)
 
 
 @eqx.filter_jit

@@ -148,7 +148,7 @@ class ExplicitLoop(TimeLoop):
 
         def compile_velocity() -> object:
             with jax.enable_x64(True):  # the setting is per thread
-                return velocity.lower(*arguments).compile()  # type: ignore[attr-defined]
+                return velocity.lower(*arguments).compile()
 
         return compile_velocity
 
