@@ -81,26 +81,22 @@ def sharing_frames(program: Any) -> Any:
     def call(ansatz: Any, theta: Array, clock: Array, points: Points, *rest: Any) -> Any:
         return program(*with_frames(ansatz, theta, clock, points), *rest)
 
-    def lower(ansatz: Any, theta: Array, clock: Array, points: Points, *rest: Any) -> Any:
-        return program.lower(*with_frames(ansatz, theta, clock, points), *rest)
-
-    call.lower = lower  # type: ignore[attr-defined]
+    # For compilation in another thread, where frames must not be computed.
+    call.program, call.with_frames = program, with_frames  # type: ignore[attr-defined]
     return call
 
 
-# The last conditioning vectors with frames, and what they were computed from.
-_LAST: list[tuple[tuple, Array]] = []
+# The last conditioning vectors with frames, after what they were computed from.
+_LAST: list[Any] = [None, None, None, None]
 
 
 def _framed(source: AbstractGaussianSource, clock: Array, points: Points) -> Array:
     if isinstance(clock, jax.core.Tracer):
         return _with_frames(source, clock, points)
     time = float(clock)
-    for (last_source, last_time, last_x0), found in _LAST:
-        if last_source is source and last_time == time and last_x0 is points.x0:
-            return found
-    _LAST[:] = [((source, time, points.x0), _with_frames(source, clock, points))]
-    return _LAST[0][1]
+    if not (_LAST[0] is source and _LAST[1] == time and _LAST[2] is points.x0):
+        _LAST[:] = source, time, points.x0, _with_frames(source, clock, points)
+    return _LAST[3]
 
 
 @eqx.filter_jit

@@ -144,11 +144,12 @@ class ExplicitLoop(TimeLoop):
         """
         points = self.place(self.theta, self.clock, self.draw())
         theta, clock = jnp.asarray(self.theta), jnp.asarray(self.length)
-        arguments = (self.ansatz, theta, clock, points, *self._carried())
+        framed = velocity.with_frames(self.ansatz, theta, clock, points)
+        arguments = (*framed, *self._carried())
 
         def compile_velocity() -> object:
             with jax.enable_x64(True):  # the setting is per thread
-                return velocity.lower(*arguments).compile()
+                return velocity.program.lower(*arguments).compile()
 
         return compile_velocity
 
