@@ -56,3 +56,9 @@ def test_bad_input_is_refused(change, match):
     query = {"x": [[0.0, 0.0]], "t": 1.0, "x0": [0.0, 0.0]} | change
     with pytest.raises(ValueError, match=match):
         reference(df.models.benes().sde, **query)
+
+
+def test_paths_that_explode_are_named():
+    sde = df.SDE(lambda t, x: x**3, 1.0, 1)
+    with pytest.raises(ValueError, match="not finite at t=5: 64 steps are too few"):
+        reference(sde, [[1.0]], 5.0, [2.0], paths=1, steps=64)

@@ -76,9 +76,7 @@ def reference(
     t, share = checked_number("t", t), checked_number("kernel", kernel)
     began = checked_number("start_time", start_time)
     if t <= 0 or not 0 < share < 1:
-        raise ValueError(
-            f"`t` must be positive and `kernel` between 0 and 1; got {t:g} and {share:g}."
-        )
+        raise ValueError(f"`t` must be positive, `kernel` between 0 and 1; got {t:g}, {share:g}.")
     if sde.params:
         raise ValueError("`sde` must have no free parameters; fix them with `sde.at(...)`.")
     with jax.enable_x64(True):
@@ -99,8 +97,17 @@ def reference(
         count = len(sums) * _CHUNK
         found, shorter = first - np.log(count)
         variance = jnp.exp(second[0] - 2 * first[0]) - 1 / count
+    _require_finite(found, t, x0, steps)
     values = found + log_slopes, jnp.sqrt(jnp.maximum(variance, 0.0)), shorter - found
     return Reference(*map(np.asarray, values))
+
+
+def _require_finite(found: Array, t: float, x0: ArrayLike, steps: int) -> None:
+    if np.any(np.isnan(found)):
+        raise ValueError(
+            f"Simulated paths from {np.asarray(x0).tolist()} are not finite at t={t:g}: {steps} "
+            "steps are too few for this drift, or paths explode. Increase `steps`."
+        )
 
 
 class _Kernels(eqx.Module):
