@@ -5,9 +5,10 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -19,7 +20,9 @@ from .density.summary import certificate_table
 from .flow.ansatz import StandardisedAnsatz
 from .planning.explosion import explodes
 from .planning.memory import memory_text
-from .planning.prepare import Prepared, checked_resources, prepare
+from .planning.near_source import NearSource
+from .planning.pilot import distance
+from .planning.prepare import Prepared, checked_resources, prepare, source_alone
 from .planning.settings import Options, settings_for
 from .planning.subinterval_rule import MOST_SAMPLED
 from .sde.argument_checks import checked_flag, checked_key
@@ -33,7 +36,7 @@ from .training.loop import TimeLoop
 from .training.multiprocess import process_group
 from .training.progress import Progress, progress_for
 from .training.run_identity import identity, versions
-from .training.state import Record, Status, diagnosis
+from .training.state import Record, Status, Trajectory, diagnosis
 
 ShowProgress = bool | Callable[[float], Progress]
 
@@ -81,14 +84,12 @@ def learn(
     - `progress`: show a progress line.
     - `checkpoint`: a directory for checkpoints. Training resumes from one of the same run there.
     - `options`: fields of `diracflow.Settings`, which replace those of the preset; `certify=False`
-        skips the error bound; `memory_limit` (gigabytes), `devices` (a number or a list) and
-        `chunk` (rows held at once) bound the resources.
+        skips the error bound; `memory_limit` (GB), `devices` and `chunk` (rows held at once).
 
     **Returns:**
 
     A `TransitionDensity`, or a `ComposedDensity` if `legs` exceeds one. At a limit (`max_steps`,
-    `max_seconds`) it reaches as far as its `horizon`, with a warning; a numerical failure raises
-    `TrainingFailed`, which holds it.
+    `max_seconds`) it reaches up to its `horizon`, with a warning; `TrainingFailed` holds it.
     """
     called, key = time.monotonic(), checked_key(key)
     settings, resources = settings_for(preset, **options), checked_resources(options)
@@ -100,11 +101,18 @@ def learn(
         with checkpointer_in(checkpoint, processes) as checkpointer:
             flow_key, draw_key = jr.split(key)
             prepared = prepare(problem, settings, flow_key, resources, preset)
-            loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
-            checkpointer.resume(functools.partial(identity, problem, prepared.plan, key), loop)
-            status = _run(loop, checkpointer, prepared, progress)
-            density = _density(problem, prepared, loop, status, key)
-            if certify and density.horizon > 0 and status is not Status.TIME_LIMIT:
+            if prepared.plan.method == "source":
+                density = _source_density(problem, prepared, called, key)
+            else:
+                loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
+                checkpointer.resume(functools.partial(identity, problem, prepared.plan, key), loop)
+                status = _run(loop, checkpointer, prepared, progress)
+                density = _density(problem, prepared, loop, status, key)
+                better = _better_source(density, prepared, problem)
+                if better is not None:
+                    alone = source_alone(problem, settings, better, resources, preset)
+                    density = _source_density(problem, alone, called, key)
+            if certify and density.horizon > 0 and density.status is not Status.TIME_LIMIT:
                 table = checkpointer.certificate or certificate_table(density, key)
                 checkpointer.finish(table)
                 density = density.with_provenance(certificate=table)
@@ -155,19 +163,70 @@ def _announcement(prepared: Prepared) -> str:
 def _density(
     problem: Problem, prepared: Prepared, loop: TimeLoop, status: Status, key: PRNGKeyArray
 ) -> LearnedDensity:
+    """Return what a loop has learned."""
+    course = Course(status, loop.seconds(), tuple(loop.history))
+    density = _with_provenance(problem, prepared, loop.trajectory(), course, key).composed()
+    _warn_of_sampling(density)
+    return density
+
+
+def _source_density(
+    problem: Problem, prepared: Prepared, began: float, key: PRNGKeyArray
+) -> LearnedDensity:
+    """Return a source as a density."""
+    none = np.zeros((0, 0))
+    still = Trajectory(np.zeros(1), np.zeros((1, 0)), none, none)
+    course = Course(Status.FINISHED, time.monotonic() - began, ())
+    return _with_provenance(problem, prepared, still, course, key)
+
+
+class Course(NamedTuple):
+    """The course of a training."""
+
+    status: Status
+    seconds: float
+    history: tuple[Record, ...]
+
+
+def _with_provenance(
+    problem: Problem,
+    prepared: Prepared,
+    trajectory: Trajectory,
+    course: Course,
+    key: PRNGKeyArray,
+) -> TransitionDensity:
     provenance = Provenance(
         plan=prepared.plan,
-        status=status,
-        seconds=loop.seconds(),
-        history=tuple(loop.history),
+        **course._asdict(),
         versions=versions(),
         key=tuple(np.asarray(jr.key_data(key)).ravel().tolist()),
         boundaries=problem.boundaries,
     )
-    parts = prepared.ansatz, loop.trajectory(), problem.laws, provenance, problem.chart
-    density = TransitionDensity(*parts).composed()
-    _warn_of_sampling(density)
-    return density
+    return TransitionDensity(prepared.ansatz, trajectory, problem.laws, provenance, problem.chart)
+
+
+def _better_source(
+    density: LearnedDensity, prepared: Prepared, problem: Problem
+) -> NearSource | None:
+    """Return the source if it reaches further than a training, or is more accurate; and warn."""
+    near, status = prepared.near, density.status
+    if near is None or not near.usable or status is Status.EXPLODING:
+        return None
+    if status is not Status.FINISHED:
+        why = f"training stopped at t={density.horizon:g} of {problem.horizon:g}. {status.value}"
+    elif isinstance(density, TransitionDensity):
+        trained = distance(density._at_time(jnp.asarray(density.horizon)).ansatz, near.paths.last)
+        if trained.value - trained.stderr <= near.distance.value:
+            return None
+        why = f"the trained flow is farther from simulated paths: {trained.value:.2g}."
+    else:
+        return None
+    warnings.warn(
+        f"The density returned is a source without a flow: {why} Here {near.text}. Use "
+        '`method="galerkin"` for what was trained.',
+        stacklevel=3,
+    )
+    return near
 
 
 def _warn_of_sampling(density: LearnedDensity) -> None:

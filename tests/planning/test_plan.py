@@ -17,7 +17,17 @@ MODELS = {
     "cir family": df.models.cir_family(),
     "langevin": df.models.langevin(),
 }
-AUTOMATIC = {"context", "legs", "basis", "networks", "hidden", "layers", "samples", "source"}
+AUTOMATIC = {
+    "method",
+    "context",
+    "legs",
+    "basis",
+    "networks",
+    "hidden",
+    "layers",
+    "samples",
+    "source",
+}
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -84,7 +94,7 @@ def test_choices_fit_their_problem():
 
 def test_what_the_user_sets_needs_no_reason():
     given = {"context": "start", "legs": 1, "basis": "axes", "networks": "shared", "hidden": 3}
-    given |= {"layers": 2, "samples": 64, "source": "euler"}
+    given |= {"layers": 2, "samples": 64, "source": "euler", "method": "galerkin"}
     model = df.models.brownian(2)
     plan = df.plan(model.sde, model.starts, 1.0, **given)
     assert {name: getattr(plan, name) for name in given} == given

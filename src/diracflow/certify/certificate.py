@@ -26,12 +26,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..flow.ansatz import AbstractAnsatz
 from ..sde.argument_checks import checked_count, checked_key
 from ..sde.chart import Chart, start_coordinates
+from ..source.gaussian_source import AbstractGaussianSource
+from ..source.tabulated import TabulatedSource, with_frame
 from ..training.state import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .residual import Moving, velocities
 
 # Gauss nodes of a step.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
+# Intervals of the integral, if there are fewer steps.
+_INTERVALS = 8
 # Points of a tile, all at one time, and tiles of one call. Fixed, so that all calls share one
 # compilation.
 _TILE, _TILES = 128, 32
@@ -86,7 +90,10 @@ def certificate(
     key, t, x0, samples, precision = query
     marks, time_index = np.unique(np.sqrt(t), return_inverse=True)
     starts, start_index = np.unique(x0.reshape(-1, x0.shape[-1]), axis=0, return_inverse=True)
-    edges = np.unique(np.concatenate([[0.0], trajectory.clocks, marks]))
+    # A source that was not trained has no steps.
+    even = marks[-1] * np.linspace(0, 1, _INTERVALS + 1)
+    knots = trajectory.clocks if len(trajectory.clocks) > _INTERVALS else even
+    edges = np.unique(np.concatenate([[0.0], knots, trajectory.clocks, marks]))
     edges = edges[edges <= marks[-1]]
     nodes, weights = _gauss(edges)
     with jax.enable_x64(True):
@@ -140,7 +147,8 @@ def _residual_sizes(
     """Return absolute residuals at new samples, for every node and start."""
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     per_node = -(-len(starts) * samples // _TILE)
-    x0 = np.resize(np.repeat(starts, samples, axis=0), (per_node, _TILE, starts.shape[1]))
+    ansatz, tables = _tabulated(ansatz, nodes, starts)
+    which = np.resize(np.repeat(np.arange(len(starts)), samples), (per_node, _TILE))
     blocks, dim = [], ansatz.source.sde.dim
     # Tiles in the order of time; the last block is filled up with tiles that are not used.
     blocks_needed = -(-len(nodes) * per_node // _TILES)
@@ -148,10 +156,27 @@ def _residual_sizes(
         clocks = jnp.asarray(nodes[block // per_node])
         noise = jnp.asarray(rng.normal(size=(_TILES, _TILE, dim)))
         moved = velocities(trajectory, clocks)
-        blocks.append(_tile_sizes(ansatz, *moved, clocks, noise, jnp.asarray(x0[block % per_node])))
+        x0 = tables[(block // per_node)[:, None] % len(tables), which[block % per_node]]
+        blocks.append(_tile_sizes(ansatz, *moved, clocks, noise, jnp.asarray(x0)))
     sizes = np.concatenate(blocks)[: len(nodes) * per_node]
     flat = sizes.reshape(len(nodes), -1)[:, : len(starts) * samples]
     return flat.reshape(len(nodes), len(starts), samples)
+
+
+def _tabulated(
+    ansatz: AbstractAnsatz, nodes: Float[np.ndarray, " k"], starts: Float[np.ndarray, "starts n"]
+) -> tuple[AbstractAnsatz, Float[np.ndarray, "k starts m"]]:
+    """Return conditioning vectors at each node, with frames if these take long to compute."""
+    source = ansatz.source
+    if not source.integrates:
+        return ansatz, starts[None]
+    tables = [np.asarray(_frames(source, jnp.asarray(c), jnp.asarray(starts))) for c in nodes]
+    return eqx.tree_at(lambda a: a.source, ansatz, TabulatedSource(source)), np.stack(tables)
+
+
+@eqx.filter_jit
+def _frames(source: AbstractGaussianSource, clock: Array, starts: Array) -> Array:
+    return jax.vmap(lambda x0: with_frame(source, clock, x0))(starts)
 
 
 @eqx.filter_jit

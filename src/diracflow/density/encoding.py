@@ -17,7 +17,14 @@ from jax.tree_util import Partial
 from ..equation.moving_frame import Basis
 from ..flow.affine import AffineCoupling
 from ..flow.ansatz import RawAnsatz, StandardisedAnsatz
-from ..flow.coupling_flow import Coupling, CouplingFlow, Mixing, Pair
+from ..flow.coupling_flow import (
+    Coupling,
+    CouplingFlow,
+    IdentityFlow,
+    Mixing,
+    Pair,
+    SkewedFlow,
+)
 from ..flow.monotone import MonotoneCoupling
 from ..flow.networks import (
     GRUConditioner,
@@ -38,6 +45,7 @@ from ..sde.laws import LogNormal, Normal, Product, Uniform
 from ..sde.mixture import Mixture
 from ..sde.sde import SDE
 from ..source.closure import ClosureSource
+from ..source.cumulants import CumulantSource
 from ..source.ensemble import Ensemble, Spline
 from ..source.gaussian_source import EulerSource
 from ..source.moments import MomentSource
@@ -135,7 +143,7 @@ CLASSES: dict[str, type] = {
         *(RawAnsatz, StandardisedAnsatz, CouplingFlow, Pair, Coupling, Mixing, AffineCoupling),
         *(MonotoneCoupling, OwnNetworks, SharedNetwork, GRUConditioner, TanhConditioner, Linear),
         *(Quadratic, EulerSource, ClosureSource, MomentSource, RotatedSource, Ensemble, Spline),
-        Basis,
+        *(Basis, CumulantSource, IdentityFlow, SkewedFlow),
     )
 } | {"equinox.Linear": eqx.nn.Linear, "equinox.GRUCell": eqx.nn.GRUCell}
 

@@ -52,11 +52,13 @@ class Frame(eqx.Module):
     - `mean`: $m$.
     - `factor`: a lower triangular matrix, which is $L$ unless there is a basis.
     - `basis`: if given, $L$ is the matrix of its columns times `factor`.
+    - `shape`: if given, third cumulants in these coordinates, see `skew_map`.
     """
 
     mean: Float[Array, " d"]
     factor: Float[Array, "d d"]
     basis: Basis | None = None
+    shape: Float[Array, " m"] | None = None
 
     def standardise(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         r"""Return $\zeta = L^{-1}(x - m)$."""

@@ -44,17 +44,26 @@ class AbstractAnsatz(eqx.Module):
     @property
     def theta(self) -> Float[Array, " m"]:
         """The parameters of the flow, as one vector."""
+        if not jax.tree.leaves(eqx.filter(self.flow, eqx.is_inexact_array)):
+            return jnp.zeros(0)
         return ravel_pytree(eqx.filter(self.flow, eqx.is_inexact_array))[0]
 
     def at(self, theta: Float[Array, " m"]) -> Self:
         """Return the ansatz with the parameters `theta`."""
         parameters, rest = eqx.partition(self.flow, eqx.is_inexact_array)
+        if not jax.tree.leaves(parameters):
+            return self
         _, unravel = ravel_pytree(parameters)
         return eqx.tree_at(lambda a: a.flow, self, eqx.combine(unravel(theta), rest))
 
-    @abc.abstractmethod
     def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
         """Return the log-density at the state `x`."""
+        noise, log_det = self.to_noise(x, tau, x0)
+        return standard_log_prob(noise) + log_det
+
+    @abc.abstractmethod
+    def to_noise(self, x: Array, tau: Array, x0: Array) -> tuple[Array, Array]:
+        """Return the inverse of `from_noise`, and the logarithm of its determinant."""
 
     @abc.abstractmethod
     def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
@@ -101,9 +110,10 @@ class RawAnsatz(AbstractAnsatz):
     flow: AbstractFlow
     standardised: ClassVar[bool] = False
 
-    def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
+    def to_noise(self, x: Array, tau: Array, x0: Array) -> tuple[Array, Array]:
         z, log_det = self.flow.to_source(x, x0)
-        return self.source.log_prob(z, tau, x0) + log_det
+        noise, log_det_source = self.source.to_noise(z, tau, x0)
+        return noise, log_det + log_det_source
 
     def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
         return self.flow.from_source(self.source.from_noise(noise, tau, x0), x0)
@@ -135,7 +145,8 @@ class StandardisedAnsatz(AbstractAnsatz):
     Inputs of the flow are of order one at all times, and the exact map tends to the identity as
     $\tau\to0$ even if the noise depends on the state. The context of the flow is the standardised
     conditioning vector. If `follows`, it also contains the mean $m$, so that the map changes with
-    time even if the parameters are constant.
+    time even if the parameters are constant. If the source is skewed, third cumulants come last,
+    for the outermost layer of the flow (`SkewedFlow`).
 
     **Arguments:**
 
@@ -152,10 +163,10 @@ class StandardisedAnsatz(AbstractAnsatz):
     follows: bool = eqx.field(static=True, default=False)
     standardised: ClassVar[bool] = True
 
-    def log_prob(self, x: Array, tau: Array, x0: Array) -> Float[Array, ""]:
+    def to_noise(self, x: Array, tau: Array, x0: Array) -> tuple[Array, Array]:
         frame = self.source.frame(tau, x0)
         z, log_det = self.flow.to_source(frame.standardise(x), self._context(x0, frame))
-        return standard_log_prob(z) + log_det - frame.log_det()
+        return z, log_det - frame.log_det()
 
     def from_noise(self, noise: Array, tau: Array, x0: Array) -> Float[Array, " d"]:
         frame = self.source.frame(tau, x0)
@@ -218,27 +229,35 @@ class StandardisedAnsatz(AbstractAnsatz):
         equation = ratio_equation(initial.sde, t, clock, frame, rate, y)
         return _Moving(equation, context, context_dot)
 
+    @property
+    def _context_moves(self) -> bool:
+        return self.follows or self.source.skewed
+
     def _context_rate(self, y: Array, moving: "_Moving") -> Array | float:
         """Return the rate of the log-ratio due to the change of the context, per unit of clock."""
-        if not self.follows:
+        if not self._context_moves:
             return 0.0
         log_ratio = lambda context: self._log_ratio(y, context)
         return jax.jvp(log_ratio, (moving.context,), (moving.context_dot,))[1]
 
     def _context_at(self, clock: Array, x0: Array) -> Float[Array, " c"]:
-        return self._context(x0, self.source.frame(clock**2, x0) if self.follows else None)
+        return self._context(x0, self.source.frame(clock**2, x0) if self._context_moves else None)
 
     def _context(self, x0: Float[Array, " d+k"], frame: Frame | None) -> Float[Array, " c"]:
-        """Return the standardised conditioning vector, followed by the mean if `follows`."""
+        """Return the standardised conditioning vector, the mean if `follows`, and the shape."""
         centre = jnp.asarray(self.centre, x0.dtype)
         whitening = jnp.asarray(self.whitening, x0.dtype)
         # Frames may follow the conditioning vector, see `source.tabulated`.
         start = whitening @ (x0[: len(centre)] - centre)
-        if not self.follows or frame is None:
+        if not self._context_moves or frame is None:
             return start
-        dim = len(frame.mean)
-        # The first block of the whitening belongs to the state.
-        return jnp.concatenate([start, whitening[:dim, :dim] @ (frame.mean - centre[:dim])])
+        parts, dim = [start], len(frame.mean)
+        if self.follows:
+            # The first block of the whitening belongs to the state.
+            parts.append(whitening[:dim, :dim] @ (frame.mean - centre[:dim]))
+        if frame.shape is not None:
+            parts.append(frame.shape)
+        return jnp.concatenate(parts)
 
 
 class _Moving(NamedTuple):

@@ -19,6 +19,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..equation.skew_map import from_normal, shape_size, to_normal
+
 
 class Layer(Protocol):
     """An invertible map of some components, conditioned on the idle ones and on a context."""
@@ -162,6 +164,49 @@ class CouplingFlow(AbstractFlow):
         stages: Array
         _, stages = jax.lax.scan(step, z, self.blocks, reverse=True)
         return jnp.concatenate([z[None], stages[::-1].reshape(-1, len(z))])
+
+
+class IdentityFlow(AbstractFlow):
+    """The identity, without parameters: the source is the density."""
+
+    def to_source(self, x: Array, context: Array) -> tuple[Array, Array]:
+        return x, jnp.zeros((), x.dtype)
+
+    def from_source(self, z: Array, context: Array) -> Array:
+        return z
+
+    def stages(self, z: Array, context: Array) -> Float[Array, "1 d"]:
+        return z[None]
+
+
+class SkewedFlow(AbstractFlow):
+    """A flow of a law with third cumulants, which are the last part of the context.
+
+    **Arguments:**
+
+    - `flow`: a flow of the standard normal law. It receives the rest of the context.
+    """
+
+    flow: AbstractFlow
+
+    def to_source(self, x: Array, context: Array) -> tuple[Array, Array]:
+        rest, shape = self._split(context, len(x))
+        z, log_det = to_normal(x, shape)
+        z, log_det_flow = self.flow.to_source(z, rest)
+        return z, log_det + log_det_flow
+
+    def from_source(self, z: Array, context: Array) -> Array:
+        rest, shape = self._split(context, len(z))
+        return from_normal(self.flow.from_source(z, rest), shape)
+
+    def stages(self, z: Array, context: Array) -> Float[Array, "layers+1 d"]:
+        rest, shape = self._split(context, len(z))
+        stages = self.flow.stages(z, rest)
+        # Skewness is part of the source: all stages have it.
+        return jax.vmap(lambda stage: from_normal(stage, shape))(stages)
+
+    def _split(self, context: Array, dim: int) -> list[Array]:
+        return jnp.split(context, [len(context) - shape_size(dim)])
 
 
 def coupling_flow(

@@ -14,11 +14,19 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from ..equation.moving_frame import Basis
 from ..flow.affine import AffineCoupling
 from ..flow.ansatz import AbstractAnsatz, RawAnsatz, StandardisedAnsatz
-from ..flow.coupling_flow import AbstractFlow, Indices, Layer, MakeLayer, coupling_flow
+from ..flow.coupling_flow import (
+    AbstractFlow,
+    Indices,
+    Layer,
+    MakeLayer,
+    SkewedFlow,
+    coupling_flow,
+)
 from ..flow.monotone import MonotoneCoupling, outputs
 from ..flow.networks import InputSelection, OwnNetworks, SharedNetwork
 from ..sde.problem import Problem
 from ..source.separation import couplings
+from .near_source import NearSource
 from .settings import Settings
 from .size_rules import Choice, basis_of, start_jacobians
 from .source_rule import planned_source
@@ -200,18 +208,26 @@ def pair_size(problem: Problem, settings: Settings, axes: Axes) -> int:
 
 
 def build_ansatz(
-    problem: Problem, settings: Settings, axes: Axes, flow: AbstractFlow
+    problem: Problem,
+    settings: Settings,
+    axes: Axes,
+    flow: AbstractFlow,
+    near: NearSource | None = None,
 ) -> tuple[AbstractAnsatz, Choice]:
-    """Build the ansatz; return it with the choice of its source."""
+    """Build the ansatz; return it with the choice of its source.
+
+    `near` is the source with the moments of each start, if it was measured.
+    """
     draws, given = problem.draws(_START_DRAWS), problem.conditioning_dim
     rotation = _rotation(axes.basis, given)
     rotated = draws @ rotation.T
     # Before the source, whose errors say less clearly what is wrong with a law.
     whitening = _whitening(np.cov(rotated.T).reshape(given, given)) @ rotation
-    source, choice = planned_source(problem, settings, rotated, axes.basis)
+    source, choice = planned_source(problem, settings, rotated, axes.basis, near)
     if not settings.standardised:
         return RawAnsatz(source, flow), choice
     follows = settings.context == "path"
+    flow = SkewedFlow(flow) if source.skewed else flow
     return StandardisedAnsatz(source, flow, draws.mean(axis=0), whitening, follows), choice
 
 

@@ -59,13 +59,10 @@ def simulated(
     start_time: float | None,
     horizon: Float[Array, ""],
     x0: Float[Array, "n d+k"],
-    steps: int = _STEPS,
-    step: float = _STEP,
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
     """Simulate paths; return their ends and the lengths of their last steps.
 
-    There are at most `steps` steps, on each of which the drift Jacobian times its length is at most
-    `step`. A path stops at the horizon, where the second result is the horizon itself, or where a
+    A path stops at the horizon, where the second result is the horizon itself, or where a
     coefficient is not finite.
     """
 
@@ -76,7 +73,7 @@ def simulated(
             x, tau, _ = state
             jacobian = jax.jacfwd(lambda y: member.drift(s + tau, y))(x)
             left = horizon - tau
-            length = jnp.minimum(step / jnp.linalg.norm(jacobian), _LONGEST / steps * horizon)
+            length = jnp.minimum(_STEP / jnp.linalg.norm(jacobian), _LONGEST / _STEPS * horizon)
             length = jnp.minimum(length, left)
             move = length * member.drift(s + tau, x)
             new = x + move + jnp.sqrt(length) * member.diffusion(s + tau, x) @ noise
@@ -84,7 +81,7 @@ def simulated(
             last = jnp.where(left > 0, jnp.where(moves, length, state[2]), horizon)
             return (jnp.where(moves, new, x), jnp.where(moves, tau + length, tau), last), None
 
-        noise = jr.normal(key, (steps, sde.noise_dim))
+        noise = jr.normal(key, (_STEPS, sde.noise_dim))
         state, _ = jax.lax.scan(advance, (start, jnp.zeros(()), horizon), noise)
         return state[0], state[2]
 

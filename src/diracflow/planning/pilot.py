@@ -3,23 +3,29 @@
 A few thousand ends of paths take seconds. What they show needs no assumptions about the drift.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import digamma
 
+from ..flow.ansatz import AbstractAnsatz
+from ..sde.heun import heun_paths
 from ..sde.problem import Problem
 from ..source.gaussian_source import AbstractGaussianSource
-from .explosion import simulated
+from ..source.tabulated import TabulatedSource, with_frame
+from .normality import Distance, distance_from_normal
 
 # Starts, paths from each of them, and shares of the horizon at which they end.
 _STARTS, _PATHS, _SHARES = 32, 64, (0.25, 1.0)
-# At most this number of steps, and the bound of the drift Jacobian times the length of a step.
-_STEPS, _STEP = 256, 0.4
+# Paths from each start that measure a distance of a per cent.
+MANY = 4096
+# Steps up to each of the times.
+_STEPS = 128
 
 
 class Pilot(NamedTuple):
@@ -29,20 +35,25 @@ class Pilot(NamedTuple):
     starts: Float[Array, "n d+k"]  # conditioning vectors
     ends: Float[Array, "k n p d"]  # of p paths from each start
 
+    @property
+    def last(self) -> "Pilot":
+        """The ends at the latest time."""
+        return Pilot(self.times[-1:], self.starts, self.ends[-1:])
 
-def pilot(problem: Problem) -> Pilot:
-    """Simulate paths from draws of the start law."""
+
+def pilot(problem: Problem, paths: int = _PATHS) -> Pilot:
+    """Simulate a number of paths from each of some draws of the start law."""
     starts = jnp.asarray(problem.draws(_STARTS))
     times = jnp.asarray(_SHARES) * problem.horizon
-    each = jnp.repeat(starts, _PATHS, axis=0)
-    ends = [_ends(problem, t, each) for t in times]
-    return Pilot(times, starts, jnp.stack(ends).reshape(len(times), len(starts), _PATHS, -1))
+    each = jnp.repeat(starts, paths, axis=0)
+    ends = heun_paths(problem.equation, problem.start_time, jr.key(2), each, times, _STEPS)
+    return Pilot(times, starts, ends.reshape(len(times), len(starts), paths, -1))
 
 
-def _ends(problem: Problem, t: Array, starts: Float[Array, "n d+k"]) -> Float[Array, "n d"]:
-    """Return the ends of paths at time `t`; NaN for those that did not get there."""
-    found = simulated(problem.equation, problem.start_time, t, starts, _STEPS, _STEP)
-    return jnp.where((found[1] == t)[:, None], found[0], jnp.nan)
+def distance(law: AbstractGaussianSource | AbstractAnsatz, paths: Pilot) -> Distance:
+    """Return the total variation distance of a law from simulated paths, at the worst time."""
+    zeta = _standardised(law, paths)
+    return max((distance_from_normal(z) for z in zeta), key=lambda found: found.value)
 
 
 def misfit(source: AbstractGaussianSource, paths: Pilot) -> float:
@@ -66,11 +77,28 @@ def misfit(source: AbstractGaussianSource, paths: Pilot) -> float:
     return max(map(float, means), default=0.0)
 
 
-@eqx.filter_jit
-def _standardised(source: AbstractGaussianSource, paths: Pilot) -> Float[Array, "k n p d"]:
-    def one(t: Array, start: Array, ends: Array) -> Array:
-        return jax.vmap(source.frame(t, start).standardise)(ends)
+def _standardised(
+    law: AbstractGaussianSource | AbstractAnsatz, paths: Pilot
+) -> Float[Array, "k n p d"]:
+    """Return the noise of which a law makes the ends of paths."""
+    source = law if isinstance(law, AbstractGaussianSource) else law.source
+    # Frames are computed apart, because their program does not depend on the number of paths.
+    tables = _tables(source, paths.times, paths.starts)
+    tabulated = TabulatedSource(source)
+    if isinstance(law, AbstractAnsatz):
+        return _noise(eqx.tree_at(lambda a: a.source, law, tabulated), paths, tables)
+    return _noise(tabulated, paths, tables)
 
-    return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, 0))(
-        paths.times, paths.starts, paths.ends
-    )
+
+@eqx.filter_jit
+def _tables(source: AbstractGaussianSource, times: Array, starts: Array) -> Float[Array, "k n m"]:
+    table = lambda t, start: with_frame(source, jnp.sqrt(t), start)
+    return jax.vmap(jax.vmap(table, (None, 0)), (0, None))(times, starts)
+
+
+@eqx.filter_jit
+def _noise(law: Any, paths: Pilot, tables: Float[Array, "k n m"]) -> Float[Array, "k n p d"]:
+    def one(t: Array, start: Array, ends: Array) -> Array:
+        return jax.vmap(lambda x: law.to_noise(x, t, start)[0])(ends)
+
+    return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, 0, 0))(paths.times, tables, paths.ends)

@@ -8,6 +8,7 @@ from .settings import Settings
 
 # How a plan presents its choices to people.
 _GROUPS = {
+    "method": ("method",),
     "flow": ("flow", "layers", "hidden", "networks", "bumps", "idle_dim", "parameters"),
     "source": ("source", "context", "basis"),
     "time": ("horizon", "legs", "reach", "tolerance"),
@@ -43,6 +44,7 @@ class Plan:
     memory: float
     reasons: Mapping[str, str]
     tolerance: float
+    method: str
     flow: str
     source: str
     context: str

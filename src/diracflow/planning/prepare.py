@@ -11,6 +11,7 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..flow.ansatz import AbstractAnsatz
+from ..flow.coupling_flow import IdentityFlow
 from ..galerkin.devices import Layout, checked_chunk, mesh_over
 from ..sde.argument_checks import checked_number
 from ..sde.laws import AbstractLaw
@@ -26,6 +27,7 @@ from .ansatz_builder import (
     parameter_count,
 )
 from .memory import fitting_layout, predicted_memory, require_memory
+from .near_source import NearSource, near_source
 from .plan import Plan, plan_of
 from .settings import Options, Settings, settings_for
 from .size_rules import (
@@ -39,6 +41,9 @@ from .size_rules import (
 )
 from .source_rule import require_nondegenerate
 from .subinterval_rule import context_rule, require_autonomous, subinterval_rule
+
+# The reason for a training, if distances of sources were not measured.
+_FAR = "no source with the moments of each start is near, or settings describe a training"
 
 
 class Resources(NamedTuple):
@@ -56,6 +61,7 @@ class Prepared(NamedTuple):
     problem: Problem  # up to the time that the flow is trained for
     ansatz: AbstractAnsatz
     layout: Layout
+    near: NearSource | None = None  # if it was measured
 
 
 class _Draft:
@@ -92,16 +98,23 @@ def prepare(
     """
     require_nondegenerate(problem, settings)
     require_separable(problem, settings)
-    draft = _Draft(settings)
+    near, resources = near_source(problem, settings), resources or Resources(Layout())
+    if near is not None and (settings.method == "source" or near.answers(settings)):
+        return source_alone(problem, settings, near, resources, preset)
+    draft = _Draft(settings.replaced(method="galerkin"))
+    if settings.method == "auto":
+        draft.reasons["method"] = (
+            "no source is near" if near is None else f"of a source {near.text}"
+        )
     first, axes = _shaped(problem, draft)
     flow = build_flow(first, draft.settings, axes, key)
-    ansatz, source = build_ansatz(first, draft.settings, axes, flow)
+    ansatz, source = build_ansatz(first, draft.settings, axes, flow, near)
     parameters = parameter_count(flow)
     draft.settle("samples", lambda: samples_rule(draft.settings, parameters))
     if settings.source == "auto":
         draft.reasons["source"] = source.reason
     chosen = draft.settings
-    layout, memory = _placed(resources or Resources(Layout()), chosen, parameters, first.dim)
+    layout, memory = _placed(resources, chosen, parameters, first.dim)
     plan = plan_of(
         chosen,
         preset=preset,
@@ -115,7 +128,32 @@ def prepare(
         memory=memory,
         reasons=draft.reasons,
     )
-    return Prepared(plan, chosen, first, ansatz, layout)
+    return Prepared(plan, chosen, first, ansatz, layout, near)
+
+
+def source_alone(
+    problem: Problem, settings: Settings, near: NearSource, resources: Resources, preset: str
+) -> Prepared:
+    """Return the plan of a density that is a source, without a training."""
+    sizes = {"layers": 2, "hidden": 1, "samples": 2, "legs": 1}
+    names = {"context": "start", "basis": "axes", "networks": "shared", "method": "source"}
+    chosen = settings.replaced(**sizes, **names, source=near.source, flow=IdentityFlow())
+    ansatz, _ = build_ansatz(problem, chosen, Axes(None, None), IdentityFlow())
+    reason = f"{near.text}, and nothing was trained"
+    plan = plan_of(
+        chosen,
+        preset=preset,
+        horizon=problem.horizon,
+        reach=problem.horizon,
+        source=near.name,
+        idle_dim=0,
+        parameters=0,
+        devices=resources.layout.devices,
+        chunk=resources.layout.chunk or 2,
+        memory=0.0,
+        reasons={"method": reason} if settings.method == "auto" else {"source": reason},
+    )
+    return Prepared(plan, chosen, problem, ansatz, resources.layout, near)
 
 
 def _shaped(problem: Problem, draft: _Draft) -> tuple[Problem, Axes]:

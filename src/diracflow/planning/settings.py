@@ -15,7 +15,8 @@ from ..sde.quasi_random import CUBES, UnitCube
 from ..source.gaussian_source import AbstractGaussianSource
 
 FLOWS = ("monotone", "affine")
-SOURCES = ("auto", "closure", "moments", "euler")
+METHODS = ("auto", "galerkin", "source")
+SOURCES = ("auto", "closure", "moments", "cumulants", "euler")
 CONTEXTS = ("auto", "start", "path")
 NETWORKS = ("auto", "shared", "own")
 BASES = ("auto", "axes", "separated")
@@ -38,12 +39,18 @@ class Settings:
     - `tolerance`: total time-integration error allowed in log p over the whole horizon (root mean
         square, in nats). Implicit steps may err by a fiftieth of what the flow leaves unexplained,
         if that is more.
+    - `method`: `"galerkin"` trains a flow. `"source"` trains nothing: the density is a source with
+        mean, covariance and third cumulants of each start. `"auto"` takes that in more than one
+        dimension, if its distance from simulated paths (total variation) is at most twice the
+        tolerance and at most 0.03, unless source, flow, sizes or `legs` are set. If a training
+        stops early, the source is returned if its distance is at most 0.1.
     - `flow`: `"monotone"` couplings in the coordinates of the source, with linear mixing; the
         paper's `"affine"` couplings in raw coordinates; a flow object (in the coordinates of the
         source), or a function `(dim, context_dim, key) -> flow`.
     - `source`: the Gaussian that the flow starts from. `"closure"` follows restoring drifts, with
         one width for all starts, that of their ensemble. `"moments"` follows the mean and
-        covariance of each start. Both are exact for linear SDEs. The paper's `"euler"` is one
+        covariance of each start, `"cumulants"` the third cumulants as well. All are exact for
+        linear SDEs. The paper's `"euler"` is one
         Euler--Maruyama step. Also a source object, or a function from a `Problem` to one. `"auto"`
         takes `"moments"` where noise does not enter every component; else `"closure"`, or
         `"euler"` if the drift Jacobian, integrated over the horizon, is below 0.1. Where
@@ -95,6 +102,7 @@ class Settings:
     """
 
     tolerance: float = 3e-3
+    method: str = "auto"
     flow: Flow = "monotone"
     source: Source = "auto"
     context: str = "auto"
@@ -144,6 +152,7 @@ class Settings:
         self._real("recall", 0, float("inf"), also=0)
         for name in ("allowance", "max_seconds"):
             self._real(name, 0, float("inf"), also=float("inf"))
+        _one_of("method", self.method, METHODS)
         _one_of("flow", self.flow, FLOWS, AbstractFlow)
         _one_of("source", self.source, SOURCES, AbstractGaussianSource)
         _one_of("context", self.context, CONTEXTS)
@@ -206,6 +215,7 @@ PRESETS = {
     # See docs/method.md for what the paper leaves open.
     "paper": Settings(
         tolerance=1e-3,
+        method="galerkin",
         flow="affine",
         source="euler",
         context="start",
@@ -233,6 +243,7 @@ class Options(TypedDict, total=False):
     devices: int | Sequence[jax.Device] | None
     chunk: int | None
     tolerance: float
+    method: str
     flow: Flow
     source: Source
     context: str

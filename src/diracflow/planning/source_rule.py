@@ -6,10 +6,12 @@ from ..equation.moving_frame import Basis
 from ..sde.problem import Problem
 from ..sde.sde import SDE
 from ..source.closure import ClosureSource
+from ..source.cumulants import CumulantSource
 from ..source.ensemble import Ensemble, ensemble
 from ..source.gaussian_source import AbstractGaussianSource, EulerSource
 from ..source.moments import moment_source
 from ..source.separation import RotatedSource, rotated_sde
+from .near_source import NearSource
 from .pilot import misfit, pilot
 from .settings import Settings
 from .size_rules import Choice
@@ -32,12 +34,17 @@ _COMMON = 2.0
 
 
 def planned_source(
-    problem: Problem, settings: Settings, draws: np.ndarray, basis: Basis | None
+    problem: Problem,
+    settings: Settings,
+    draws: np.ndarray,
+    basis: Basis | None,
+    near: NearSource | None = None,
 ) -> tuple[AbstractGaussianSource, Choice]:
     """Build the source; return it with its name and the reason for it.
 
     `problem` ends with the first subinterval. `draws` are those of the conditioning vector, along
-    the axes of `basis`, or of the state if it is `None`.
+    the axes of `basis`, or of the state if it is `None`. `near` is the source with the moments of
+    each start, if its distance was measured.
     """
     if isinstance(settings.source, AbstractGaussianSource):
         source = settings.source
@@ -56,12 +63,13 @@ def planned_source(
     nats = misfit(for_states(source), pilot(problem))
     if nats < _COMMON:
         return for_states(source), choice
+    name = "moments" if near is None else near.name
     choice = Choice(
-        "moments",
+        name,
         f"one width for all starts would be {nats:.2g} nats from simulated paths, more than "
         f"{_COMMON:g}; this source has the mean and covariance of each start",
     )
-    return for_states(_named_source(problem, "moments", equation, draws)[0]), choice
+    return for_states(_named_source(problem, name, equation, draws)[0]), choice
 
 
 def require_nondegenerate(problem: Problem, settings: Settings) -> None:
@@ -93,10 +101,12 @@ def _named_source(
     if choice.value == "closure":
         assert paths is not None
         return ClosureSource(sde=equation, ensemble=paths, start_time=problem.start_time), choice
-    if choice.value == "moments":
-        return moment_source(equation, problem.start_time, problem.horizon, draws[:_CHECKED])[
-            0
-        ], choice
+    if choice.value in ("moments", "cumulants"):
+        checked = draws[:_CHECKED]
+        source, _ = moment_source(equation, problem.start_time, problem.horizon, checked)
+        if choice.value == "cumulants" and source.steps is not None:
+            source = CumulantSource(equation, source.start_time, source.basis, source.steps)
+        return source, choice
     return EulerSource(equation, problem.start_time), choice
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Frame
+from ..equation.skew_map import from_normal, to_normal
 from ..equation.small_matrices import cholesky
 from ..sde.chart import Chart, plain_chart
 from ..sde.conditioning import InitialCondition, initial_condition
@@ -29,7 +30,10 @@ from ..transition.transition_density import AbstractTransitionDensity
 
 
 class AbstractGaussianSource(eqx.Module):
-    r"""A Gaussian law $N(m, LL^\top)$ that tends to the point mass at $x_0$ as $\tau\to0$."""
+    r"""A Gaussian law $N(m, LL^\top)$ that tends to the point mass at $x_0$ as $\tau\to0$.
+
+    If it is `skewed`, the law has the third cumulants of the frame as well.
+    """
 
     sde: eqx.AbstractVar[SDE]
     start_time: eqx.AbstractVar[float | None]  # `None` if it is part of `x0`
@@ -51,6 +55,11 @@ class AbstractGaussianSource(eqx.Module):
         """`True` if frames take long to compute, so that programs should share them."""
         return False
 
+    @property
+    def skewed(self) -> bool:
+        """`True` if frames have third cumulants."""
+        return False
+
     def initial_condition(self, x0: Float[Array, " d+k"]) -> InitialCondition:
         """Return the SDE, start and start time that the conditioning vector `x0` encodes."""
         return initial_condition(self.sde, self.start_time, x0)
@@ -59,14 +68,26 @@ class AbstractGaussianSource(eqx.Module):
         self, z: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, ""]:
         """Return the log-density at `z` after a time `tau`; differentiable in all arguments."""
+        noise, log_det = self.to_noise(z, tau, x0)
+        return standard_log_prob(noise) + log_det
+
+    def to_noise(
+        self, z: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
+    ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+        """Return the inverse of `from_noise`, and the logarithm of its determinant."""
         frame = self.frame(tau, x0)
-        return standard_log_prob(frame.standardise(z)) - frame.log_det()
+        zeta, log_det = frame.standardise(z), -frame.log_det()
+        if frame.shape is None:
+            return zeta, log_det
+        noise, log_det_bent = to_normal(zeta, frame.shape)
+        return noise, log_det + log_det_bent
 
     def from_noise(
         self, noise: Float[Array, " d"], tau: Float[Array, ""], x0: Float[Array, " d+k"]
     ) -> Float[Array, " d"]:
         """Return the point to which the source maps standard normal `noise`."""
-        return self.frame(tau, x0).restore(noise)
+        frame = self.frame(tau, x0)
+        return frame.restore(noise if frame.shape is None else from_normal(noise, frame.shape))
 
 
 def standard_log_prob(zeta: Float[Array, " d"]) -> Float[Array, ""]:

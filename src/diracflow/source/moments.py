@@ -25,7 +25,8 @@ covariances refer to a `basis` of such directions, and relative errors are $\eps
 of $\epsilon/\tau^2$.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -87,29 +88,51 @@ class MomentSource(AbstractGaussianSource):
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         """Return the mean and the Cholesky factor from the closure."""
-        known = self.initial_condition(x0)
-        if self.steps is None:
-            advance, grading = self._exponential_step, 2.0
-            steps = _STEPS if self.start_time is not None else _STEPS_IN_TIME
-        else:
-            advance, grading, steps = self._runge_kutta_step, _GRADING, self.steps
+        if self.steps is not None:
+            return self.frame_after(self.steps, tau, x0, _scanned)
+        steps = _STEPS if self.start_time is not None else _STEPS_IN_TIME
+        return self._integrated(steps, 2.0, self._exponential_step, tau, x0, _scanned)
 
-        def step(moments: _Moments, index: Array) -> tuple[_Moments, None]:
+    def frame_after(
+        self, steps: ArrayLike, tau: Float[Array, ""], x0: Float[Array, " d+k"], loop: Callable
+    ) -> Frame:
+        """Return the frame after a number of Runge--Kutta steps, made by `loop`."""
+        return self._integrated(steps, _GRADING, self._runge_kutta_step, tau, x0, loop)
+
+    def _integrated(
+        self,
+        steps: ArrayLike,
+        grading: float,
+        advance: Callable,
+        tau: Float[Array, ""],
+        x0: Float[Array, " d+k"],
+        loop: Callable,
+    ) -> Frame:
+        known = self.initial_condition(x0)
+
+        def step(index: Array, moments: Any) -> Any:
             before, after = (tau * (i / steps) ** grading for i in (index, index + 1))
-            return advance(known, moments, before, after - before), None
+            return advance(known, moments, before, after - before)
 
         x, length = known.start, tau / steps**grading
         start = _Moments(x, jnp.zeros((len(x), len(x)), x.dtype))
         # The first step is separate: the factor of a zero covariance has no derivative.
         averages = self._averages(known, x, start.covariance, length / 2)
         change = self._change(known, x, start.covariance, (0.0, length), averages)
-        first = self._after(start, averages, length, change)
-        last, _ = jax.lax.scan(step, first, jnp.arange(1, steps, dtype=x0.dtype))
-        return Frame(last.mean, self._lower(self._from_basis(_factor(last.covariance, tau))))
+        first = self._completed(self._after(start, averages, length, change))
+        return self._frame_of(loop(steps, step, first), tau)
+
+    def _completed(self, moments: "_Moments") -> Any:
+        """Return moments after the first step with all that later steps need."""
+        return moments
+
+    def _frame_of(self, moments: Any, tau: Array) -> Frame:
+        factor = self._from_basis(factor_at(moments.covariance, tau))
+        return Frame(moments.mean, self._lower(factor))
 
     def _runge_kutta_step(
-        self, initial: InitialCondition, moments: "_Moments", tau: Array, length: Array
-    ) -> "_Moments":
+        self, initial: InitialCondition, moments: Any, tau: Array, length: Array
+    ) -> Any:
         """Return the moments after a step of the classical Runge--Kutta method."""
 
         def stage(state: tuple, node_and_weight: tuple[Array, Array]) -> tuple[tuple, None]:
@@ -123,10 +146,10 @@ class MomentSource(AbstractGaussianSource):
         (_, total), _ = jax.lax.scan(stage, (zero, zero), table)
         return _along(moments, length, total)
 
-    def _rates(self, initial: InitialCondition, moments: "_Moments", tau: Array) -> "_Moments":
+    def _rates(self, initial: InitialCondition, moments: Any, tau: Array) -> Any:
         """Return the time derivatives of the moments by the closure."""
         sde, time = initial.sde, initial.start_time + tau
-        spread, dim = _factor(moments.covariance, tau), len(moments.mean)
+        spread, dim = factor_at(moments.covariance, tau), len(moments.mean)
         points = nodes(moments.mean, self._from_basis(spread))
         drift = jax.vmap(lambda x: sde.drift(time, x))(points)
         columns = jax.vmap(lambda x: self._to_basis(sde.diffusion(time, x)))(points)
@@ -139,10 +162,10 @@ class MomentSource(AbstractGaussianSource):
         self, initial: InitialCondition, moments: "_Moments", tau: Array, length: Array
     ) -> "_Moments":
         """Return the moments after a step of the midpoint rule, which is of second order."""
-        spread = self._from_basis(_factor(moments.covariance, tau))
+        spread = self._from_basis(factor_at(moments.covariance, tau))
         early = self._averages(initial, moments.mean, spread, tau)
         middle, half_way = self._after(moments, early, length / 2), tau + length / 2
-        spread = self._from_basis(_factor(middle.covariance, half_way))
+        spread = self._from_basis(factor_at(middle.covariance, half_way))
         averages = self._averages(initial, middle.mean, spread, half_way)
         change = self._change(initial, middle.mean, spread, (tau, tau + length), averages)
         # The drift at the start of the step, extrapolated linearly from the midpoint.
@@ -213,6 +236,18 @@ class MomentSource(AbstractGaussianSource):
         return upper.T * jnp.sign(jnp.diag(upper))[None]
 
 
+def _scanned(steps: int, step: Callable, first: Any) -> Any:
+    """Make a number of steps that is known when the program is compiled; differentiable."""
+    indices = jnp.arange(1, steps, dtype=first.mean.dtype)
+    return jax.lax.scan(lambda state, index: (step(index, state), None), first, indices)[0]
+
+
+def _counted(steps: Array, step: Callable, first: Any) -> Any:
+    """Make any number of steps in one program."""
+    dtype = first.mean.dtype
+    return jax.lax.fori_loop(1, steps, lambda i, state: step(i.astype(dtype), state), first)
+
+
 def moment_source(
     sde: SDE, start_time: float | None, horizon: float, draws: Float[np.ndarray, "n d+k"]
 ) -> tuple[MomentSource, float]:
@@ -224,23 +259,28 @@ def moment_source(
     """
     axes = graded_basis(sde, start_time, draws.mean(axis=0))
     exponential = MomentSource(sde, start_time, axes)
-    accurate = [MomentSource(sde, start_time, axes, number) for number in _NUMBERS]
     with jax.enable_x64(True):
-        frames = lambda source: _frames(source, jnp.asarray(horizon), jnp.asarray(draws))
-        best = frames(accurate[-1])
-        error = _difference(frames(exponential), best)
+        span, starts = jnp.asarray(horizon), jnp.asarray(draws)
+        after = lambda steps: _frames(exponential, span, starts, jnp.asarray(steps))
+        best = after(_NUMBERS[-1])
+        error = _difference(_frames(exponential, span, starts), best)
         if error < _EXACT:
             return exponential, error
-        for source in accurate[:-1]:
-            found = _difference(frames(source), best)
+        for steps in _NUMBERS[:-1]:
+            found = _difference(after(steps), best)
             if found < _ACCURATE:
-                return source, found
+                return MomentSource(sde, start_time, axes, steps), found
     return exponential, error
 
 
 @eqx.filter_jit
-def _frames(source: MomentSource, tau: Array, draws: Float[Array, "n d+k"]) -> Frame:
-    return jax.vmap(lambda x0: source.frame(tau, x0))(draws)
+def _frames(
+    source: MomentSource, tau: Array, draws: Float[Array, "n d+k"], steps: Array | None = None
+) -> Frame:
+    """Return frames after a number of Runge--Kutta steps, or of the source as it is."""
+    if steps is None:
+        return jax.vmap(lambda x0: source.frame(tau, x0))(draws)
+    return jax.vmap(lambda x0: source.frame_after(steps, tau, x0, _counted))(draws)
 
 
 def _difference(found: Frame, best: Frame) -> float:
@@ -292,7 +332,7 @@ class _Moments(NamedTuple):
     covariance: Float[Array, "d d"]  # in the basis
 
 
-def _along(moments: _Moments, length: Array, rate: _Moments) -> _Moments:
+def _along(moments: Any, length: Array, rate: Any) -> Any:
     return jax.tree.map(lambda value, slope: value + length * slope, moments, rate)
 
 
@@ -304,6 +344,6 @@ class _Averages(NamedTuple):
     noise: Float[Array, "d d"]
 
 
-def _factor(covariance: Float[Array, "d d"], tau: Float[Array, ""]) -> Float[Array, "d d"]:
+def factor_at(covariance: Float[Array, "d d"], tau: Float[Array, ""]) -> Float[Array, "d d"]:
     """Return the Cholesky factor of a covariance of order `tau`, for any `tau`."""
     return jnp.sqrt(tau) * cholesky(covariance / tau)

@@ -155,11 +155,15 @@ class RotatedSource(AbstractGaussianSource):
     def integrates(self) -> bool:
         return self.rotated.integrates
 
+    @property
+    def skewed(self) -> bool:
+        return self.rotated.skewed
+
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         """Return the mean and the factor of the rotated source; the factor refers to the basis."""
         start, rest = jnp.split(x0, [self.sde.dim])
         frame = self.rotated.frame(tau, jnp.concatenate([self.basis.along(start), rest]))
-        return Frame(self.basis.state(frame.mean), frame.factor, self.basis)
+        return Frame(self.basis.state(frame.mean), frame.factor, self.basis, frame.shape)
 
 
 def rotated_sde(sde: SDE, basis: Basis) -> SDE:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..equation.moving_frame import Frame
+from ..equation.skew_map import shape_size
 from ..sde.conditioning import InitialCondition
 from ..sde.sde import SDE
 from .gaussian_source import AbstractGaussianSource
@@ -33,16 +34,28 @@ class TabulatedSource(AbstractGaussianSource):
         self.sde, self.start_time, self.source = source.sde, source.start_time, source
 
     def initial_condition(self, x0: Float[Array, " n"]) -> InitialCondition:
-        return self.source.initial_condition(x0[: len(x0) - _length(self.sde.dim)])
+        return self.source.initial_condition(x0[: len(x0) - self._length])
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " n"]) -> Frame:
         """Return the frame, to first order in the clock."""
         dim = self.sde.dim
-        table = x0[len(x0) - _length(dim) :]
-        value, rate = table[:-1].reshape(2, dim, dim + 1)
-        rows = value + (jnp.sqrt(tau) - table[-1]) * rate
+        table = x0[len(x0) - self._length :]
+        value, rate = table[:-1].reshape(2, -1)
+        mean, factor, shape = jnp.split(
+            value + (jnp.sqrt(tau) - table[-1]) * rate, [dim, dim + dim**2]
+        )
         basis = self.source.basis if isinstance(self.source, RotatedSource) else None
-        return Frame(rows[:, 0], rows[:, 1:], basis)
+        return Frame(mean, factor.reshape(dim, dim), basis, shape if self.skewed else None)
+
+    @property
+    def skewed(self) -> bool:
+        return self.source.skewed
+
+    @property
+    def _length(self) -> int:
+        """The length of a frame, its derivative and the clock."""
+        dim = self.sde.dim
+        return 2 * (dim + dim**2 + (shape_size(dim) if self.skewed else 0)) + 1
 
 
 def with_frame(
@@ -50,14 +63,10 @@ def with_frame(
 ) -> Float[Array, " d+k+m"]:
     """Return a conditioning vector of `TabulatedSource`, for times near `clock` squared."""
 
-    def rows(c: Float[Array, ""]) -> Float[Array, "d d+1"]:
+    def values(c: Float[Array, ""]) -> Float[Array, " m"]:
         frame = source.frame(c**2, x0)
-        return jnp.concatenate([frame.mean[:, None], frame.factor], axis=1)
+        shape = [] if frame.shape is None else [frame.shape]
+        return jnp.concatenate([frame.mean, frame.factor.ravel(), *shape])
 
-    value, rate = jax.jvp(rows, (clock,), (jnp.ones_like(clock),))
-    return jnp.concatenate([x0, value.ravel(), rate.ravel(), clock[None]])
-
-
-def _length(dim: int) -> int:
-    """Return the length of a frame, its derivative and the clock."""
-    return 2 * dim * (dim + 1) + 1
+    value, rate = jax.jvp(values, (clock,), (jnp.ones_like(clock),))
+    return jnp.concatenate([x0, value, rate, clock[None]])

@@ -1,0 +1,99 @@
+"""The source with the moments of each start, and its measured distance from the density.
+
+Where noise is small beside the start law, or times are short, this source is the density to within
+a per cent, while small networks would have to learn how mean and covariance depend on the start.
+"""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from ..sde.problem import Problem
+from ..source.cumulants import CumulantSource
+from ..source.moments import MomentSource, moment_source
+from .normality import Distance
+from .pilot import MANY, Pilot, distance, pilot
+from .settings import Settings
+
+# Draws of the start law that choose the number of steps.
+_DRAWS = 256
+# Settings of a training. If one of them is set, there is one.
+_TRAINING = (
+    *("source", "flow", "context", "basis", "networks"),
+    *("legs", "layers", "hidden", "samples"),
+)
+# A source answers alone if its distance is at most this multiple of the tolerance, and this value:
+# 0.03 for `quick`.
+_MULTIPLE, _MOST = 2.0, 0.03
+# Distance up to which the source is returned if a training stops early.
+_USABLE = 0.1
+
+
+class NearSource(NamedTuple):
+    """A source with the moments of each start."""
+
+    source: MomentSource
+    distance: Distance  # total variation, root mean square over starts
+    paths: Pilot
+
+    @property
+    def name(self) -> str:
+        """The name of the source in `Settings`."""
+        return "cumulants" if isinstance(self.source, CumulantSource) else "moments"
+
+    @property
+    def text(self) -> str:
+        """The distance, for people."""
+        return (
+            f"the source with {self.name} of each start is within {self.distance.value:.2g} of "
+            f"simulated paths (total variation, standard error {self.distance.stderr:.1g})"
+        )
+
+    @property
+    def usable(self) -> bool:
+        """`True` if the source is better than no answer."""
+        return self.distance.value <= _USABLE
+
+    def answers(self, settings: Settings) -> bool:
+        """Return `True` if no training is needed."""
+        return self.distance.value + self.distance.stderr <= _enough(settings)
+
+
+def _enough(settings: Settings) -> float:
+    return min(_MULTIPLE * settings.tolerance, _MOST)
+
+
+def near_source(problem: Problem, settings: Settings) -> NearSource | None:
+    """Return the source with the moments of each start, if these are near the density.
+
+    A few paths tell the cases where it is far. Only then more are simulated. Nothing is measured in
+    one dimension, where training takes seconds, and if the user has described a training.
+    """
+    unset = (None, "auto", "monotone")
+    described = [name for name in _TRAINING if getattr(settings, name) not in unset]
+    alone = settings.method == "source"
+    if alone and described:
+        raise ValueError(
+            f'`method="source"` trains nothing; leave out {", ".join(f"`{n}`" for n in described)}.'
+        )
+    if settings.method == "galerkin" or (not alone and (described or problem.dim == 1)):
+        return None
+    sources = per_start_sources(problem)
+    few = pilot(problem)
+    at_most = [found.value - 2 * found.stderr for found in (distance(s, few) for s in sources)]
+    if min(at_most) > _USABLE and not alone:
+        return None
+    paths = pilot(problem, MANY)
+    found = [NearSource(source, distance(source, paths), paths) for source in sources]
+    return min(found, key=lambda near: near.distance.value)
+
+
+def per_start_sources(problem: Problem) -> list[MomentSource]:
+    """Return sources with mean and covariance of each start, and with third cumulants as well."""
+    draws = np.asarray(problem.draws(_DRAWS))
+    with jax.enable_x64(True):
+        plain, _ = moment_source(problem.equation, problem.start_time, problem.horizon, draws)
+    if plain.steps is None:  # the SDE is linear, or too stiff for Runge--Kutta steps
+        return [plain]
+    return [plain, CumulantSource(plain.sde, plain.start_time, plain.basis, plain.steps)]
