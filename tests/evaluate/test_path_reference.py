@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.evaluate import reference
+from diracflow.evaluate import measured_distance, reference
 
 
 @pytest.mark.parametrize("name", ["benes", "cir", "linear_langevin"])
@@ -62,3 +62,25 @@ def test_paths_that_explode_are_named():
     sde = df.SDE(lambda t, x: x**3, 1.0, 1)
     with pytest.raises(ValueError, match="not finite at t=5: 64 steps are too few"):
         reference(sde, [[1.0]], 5.0, [2.0], paths=1, steps=64)
+
+
+def test_the_distance_of_an_exact_density_is_zero_within_its_error():
+    model = df.models.benes()
+    found = measured_distance(model.exact, 0.5, jnp.zeros(2), sde=model.sde, paths=2**13)
+    assert found.value < 3 * found.stderr
+    assert found.stderr < 0.05
+
+
+def test_the_distance_of_a_wrong_density_is_its_total_variation():
+    """An Ornstein--Uhlenbeck density against the SDE of a Brownian motion, both Gaussian."""
+    exact = df.models.ornstein_uhlenbeck(1)
+    sde = df.SDE(lambda t, x: -2.0 * x, lambda t, x: jnp.ones((1, 1)), 1)
+    x0, t = jnp.array([1.0]), 0.3
+    found = measured_distance(exact.exact, t, x0, sde=sde, points=2048, paths=2**13)
+    grid = np.linspace(-5, 5, 20001)[:, None]
+    mean, var = np.exp(-2 * t), (1 - np.exp(-4 * t)) / 4
+    other = np.exp(-((grid[:, 0] - mean) ** 2) / (2 * var)) / np.sqrt(2 * np.pi * var)
+    q = np.exp(np.asarray(exact.exact.log_prob(grid, t, x0)))
+    true = 0.5 * np.sum(np.abs(q - other)) * (grid[1, 0] - grid[0, 0])
+    assert true > 0.05
+    assert abs(found.value - true) < 3 * found.stderr

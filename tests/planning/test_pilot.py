@@ -86,3 +86,9 @@ def test_the_distance_of_a_shifted_normal_law_is_its_total_variation():
     exact = distance_from_normal(jr.normal(jr.key(1), (16, 8192, 2)))
     assert exact.value < 3 * exact.stderr
     assert distance_from_normal(z.at[0, 0, 0].set(jnp.nan)).value == np.inf
+
+
+def test_paths_that_explode_are_refused_before_any_training():
+    sde = df.SDE(lambda t, x: x**3, 1.0 * jnp.ones(2), 2)
+    with pytest.raises(ValueError, match="diverge before t=2, so there is no density to learn"):
+        df.learn(sde, df.Normal([0.0, 0.0], [2.0, 2.0]), 2.0, key=0, preset="quick")

@@ -5,7 +5,9 @@ from .errors import Study as Study
 from .errors import bootstrap_mean as bootstrap_mean
 from .errors import errors as errors
 from .errors import study as study
+from .path_reference import MeasuredDistance as MeasuredDistance
 from .path_reference import Reference as Reference
+from .path_reference import measured_distance as measured_distance
 from .path_reference import reference as reference
 from .references import HestonMarginals as HestonMarginals
 from .references import Kalman as Kalman

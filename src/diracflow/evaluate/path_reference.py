@@ -26,8 +26,11 @@ from ..sde.argument_checks import (
 )
 from ..sde.chart import Chart
 from ..sde.domains import require_inside
+from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..source.moments import MomentSource, graded_basis
+from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.underlying_sde import began_at, equation_of, member_of, scalars
 
 # Paths that are simulated at once, and Runge--Kutta steps of the kernel's moments.
 _CHUNK, _KERNEL_STEPS = 4096, 16
@@ -100,6 +103,61 @@ def reference(
     _require_finite(found, t, x0, steps)
     values = found + log_slopes, jnp.sqrt(jnp.maximum(variance, 0.0)), shorter - found
     return Reference(*map(np.asarray, values))
+
+
+class MeasuredDistance(NamedTuple):
+    """A total variation distance."""
+
+    value: float
+    stderr: float
+
+
+def measured_distance(
+    density: AbstractTransitionDensity,
+    t: float,
+    x0: Float[ArrayLike, " d"],
+    *,
+    sde: SDE | None = None,
+    params: Params | None = None,
+    start_time: float | None = None,
+    key: PRNGKeyArray | int = 0,
+    points: int = 256,
+    paths: int = 2**16,
+) -> MeasuredDistance:
+    r"""Estimate the total variation distance of a density from the density of its SDE.
+
+    It is $E[(1 - p/q)_+]$ over draws of the density $q$, with $p$ from `reference`. The noise of
+    the reference is taken off the square of this mean, as if $p/q$ were normal.
+
+    **Arguments:**
+
+    - `density`: a density, learned or exact.
+    - `t`, `x0`: one time and one start.
+    - `sde`: the SDE; by default that of the density.
+    - `params`, `start_time`: as in the density's queries.
+    - `key`: a random key, or a seed.
+    - `points`: the number of draws.
+    - `paths`: the number of simulated paths.
+
+    **Returns:**
+
+    The estimate, and a standard error that includes the noise of the reference.
+    """
+    fixed, began = scalars(density, params), began_at(density, start_time, "start_time")
+    point_key, path_key = jr.split(checked_key(key))
+    equation = member_of(equation_of(density, sde), fixed)
+    query: dict = {"params": fixed or None, "start_time": start_time}
+    with jax.enable_x64(True):
+        x = density.sample(point_key, t, x0, checked_count("points", points, least=2), **query)
+        log_q = np.asarray(density.log_prob(x, t, x0, **query))
+    found = reference(equation, x, t, x0, start_time=began, key=path_key, paths=paths)
+    ratio = np.exp(np.minimum(found.log_prob - log_q, 50.0))
+    missing = np.maximum(1 - ratio, 0.0)
+    noise = float(np.mean(found.stderr * ratio)) / np.sqrt(2 * np.pi)
+    value = np.sqrt(max(missing.mean() ** 2 - noise**2, 0.0))
+    # Points share the paths of the reference, so that its noise does not average out.
+    stderr = np.hypot(missing.std(ddof=1) / np.sqrt(len(missing)), noise / 2)
+    return MeasuredDistance(float(value), float(stderr))
 
 
 def _require_finite(found: Array, t: float, x0: ArrayLike, steps: int) -> None:

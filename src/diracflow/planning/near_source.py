@@ -12,6 +12,7 @@ import numpy as np
 from ..sde.problem import Problem
 from ..source.cumulants import CumulantSource
 from ..source.moments import MomentSource, moment_source
+from .explosion import explodes
 from .normality import Distance
 from .pilot import MANY, Pilot, distance, pilot
 from .settings import Settings
@@ -81,12 +82,23 @@ def near_source(problem: Problem, settings: Settings) -> NearSource | None:
         return None
     sources = per_start_sources(problem)
     few = pilot(problem)
+    _require_paths(problem, few)
     at_most = [found.value - 2 * found.stderr for found in (distance(s, few) for s in sources)]
     if min(at_most) > _USABLE and not alone:
         return None
     paths = pilot(problem, MANY)
     found = [NearSource(source, distance(source, paths), paths) for source in sources]
     return min(found, key=lambda near: near.distance.value)
+
+
+def _require_paths(problem: Problem, paths: Pilot) -> None:
+    """Raise if some paths have no end."""
+    if not np.all(np.isfinite(np.asarray(paths.ends))) and explodes(problem):
+        raise ValueError(
+            f"Paths from some of the starts diverge before t={problem.horizon:g}, so there is no "
+            "density to learn. Shorten the `horizon`, narrow the start law, or bound the drift. "
+            'With `method="galerkin"` the density is learned up to the time where they diverge.'
+        )
 
 
 def per_start_sources(problem: Problem) -> list[MomentSource]:
