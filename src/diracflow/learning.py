@@ -22,8 +22,8 @@ from .planning.explosion import explodes
 from .planning.memory import memory_text
 from .planning.near_source import NearSource
 from .planning.pilot import distance
-from .planning.prepare import Prepared, checked_resources, prepare, source_alone
-from .planning.settings import Options, settings_for
+from .planning.prepare import Prepared, Resources, checked_resources, prepare, source_alone
+from .planning.settings import Options, Settings, settings_for
 from .planning.subinterval_rule import MOST_SAMPLED
 from .sde.argument_checks import checked_flag, checked_key
 from .sde.boundaries import BoundaryWarning, boundary_message
@@ -108,10 +108,8 @@ def learn(
                 checkpointer.resume(functools.partial(identity, problem, prepared.plan, key), loop)
                 status = _run(loop, checkpointer, prepared, progress)
                 density = _density(problem, prepared, loop, status, key)
-                better = _better_source(density, prepared, problem)
-                if better is not None:
-                    alone = source_alone(problem, settings, better, resources, preset)
-                    density = _source_density(problem, alone, called, key)
+                if settings.method == "auto":
+                    density = _at_the_horizon(density, prepared, problem, settings, key)
             if certify and density.horizon > 0 and density.status is not Status.TIME_LIMIT:
                 table = checkpointer.certificate or certificate_table(density, key)
                 checkpointer.finish(table)
@@ -205,6 +203,25 @@ def _with_provenance(
     return TransitionDensity(prepared.ansatz, trajectory, problem.laws, provenance, problem.chart)
 
 
+def _at_the_horizon(
+    density: LearnedDensity,
+    prepared: Prepared,
+    problem: Problem,
+    settings: Settings,
+    key: PRNGKeyArray,
+) -> LearnedDensity:
+    """Return the source or a composed density instead, if a training did not get there."""
+    better = _better_source(density, prepared, problem)
+    if better is not None:
+        resources, plan = Resources(prepared.layout), prepared.plan
+        alone = source_alone(problem, settings, better, resources, plan.preset)
+        return _source_density(problem, alone, time.monotonic() - density.provenance.seconds, key)
+    stopped = density.status.failed and not settings.described
+    if stopped and isinstance(density, TransitionDensity):
+        return density.reaching(problem.horizon)
+    return density
+
+
 def _better_source(
     density: LearnedDensity, prepared: Prepared, problem: Problem
 ) -> NearSource | None:
@@ -244,10 +261,17 @@ def _warn_of_sampling(density: LearnedDensity) -> None:
 
 
 def _delivered(density: LearnedDensity) -> LearnedDensity:
-    status = density.status
-    if status.failed:
+    status, wanted = density.status, density.provenance.plan.horizon
+    if status.failed and density.horizon < wanted:
         raise TrainingFailed(density)
-    if status is not Status.FINISHED:
+    if status.failed and isinstance(density, ComposedDensity):
+        warnings.warn(
+            f"Training stopped at t={density.base.horizon:g} of {wanted:g}: {status.value} Times "
+            f"beyond {density.reach:g} are composed of {density.legs} subintervals; queries cost "
+            "more there. Check the `certificate`, or `diracflow.evaluate.measured_distance`.",
+            stacklevel=3,
+        )
+    elif status is not Status.FINISHED:
         cause = diagnosis(density.provenance.history)
         warnings.warn(
             f"Training stopped at t={density.horizon:g} of {density.provenance.plan.horizon:g}: "

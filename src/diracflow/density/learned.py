@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ..certify.certificate import Certificate, CertificateQuery, certificate
 from ..flow.ansatz import AbstractAnsatz
+from ..planning.settings import MOST_LEGS
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart, plain_chart
 from ..sde.conditioning import OUTSIDE, ConditioningLaws
@@ -29,6 +30,8 @@ from .subintervals import division
 
 # Endings of a training after which there may be no density at later times.
 _NOTHING_THERE = (Status.EXPLODING, Status.NOT_FINITE)
+# Share of the time that a failed training reached up to which it is used.
+_SOUND = 0.8
 
 
 class AnsatzAtTime(NamedTuple):
@@ -129,6 +132,23 @@ class TransitionDensity(AbstractLearnedDensity):
         finished = self.status is Status.FINISHED
         horizon = plan.horizon if finished else plan.legs * self.horizon
         return ComposedDensity(self, horizon, starts=self.scope.law)
+
+    def reaching(self, horizon: float) -> "LearnedDensity":
+        """Return a density up to the horizon, if a stopped training has learned enough for it.
+
+        Subintervals end well before the time that was reached: the flow may be wrong at the last
+        steps. If there would be too many, or coefficients depend on time, the result is `self`.
+        """
+        if self.horizon <= 0 or self.status in _NOTHING_THERE:
+            return self
+        legs = int(np.ceil(horizon / (_SOUND * self.horizon)))
+        if legs > MOST_LEGS:
+            return self
+        try:
+            extended_horizon(self, horizon)
+        except ValueError:
+            return self
+        return ComposedDensity(self, horizon, reach=horizon / legs, starts=self.scope.law)
 
     def source_only(self) -> AbstractTransitionDensity:
         """Return the density of the source, without the flow, as a baseline."""

@@ -19,11 +19,6 @@ from .settings import Settings
 
 # Draws of the start law that choose the number of steps.
 _DRAWS = 256
-# Settings of a training. If one of them is set, there is one.
-_TRAINING = (
-    *("source", "flow", "context", "basis", "networks"),
-    *("legs", "layers", "hidden", "samples"),
-)
 # A source answers alone if its distance is at most this multiple of the tolerance, and this value:
 # 0.03 for `quick`.
 _MULTIPLE, _MOST = 2.0, 0.03
@@ -71,8 +66,7 @@ def near_source(problem: Problem, settings: Settings) -> NearSource | None:
     A few paths tell the cases where it is far. Only then more are simulated. Nothing is measured in
     one dimension, where training takes seconds, and if the user has described a training.
     """
-    unset = (None, "auto", "monotone")
-    described = [name for name in _TRAINING if getattr(settings, name) not in unset]
+    described = settings.described
     alone = settings.method == "source"
     if alone and described:
         raise ValueError(

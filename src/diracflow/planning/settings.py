@@ -21,6 +21,11 @@ CONTEXTS = ("auto", "start", "path")
 NETWORKS = ("auto", "shared", "own")
 BASES = ("auto", "axes", "separated")
 MASKS = ("fixed", "permuted")
+# Settings of a training. If one of them is set, there is one.
+_TRAINING = (
+    *("source", "flow", "context", "basis", "networks"),
+    *("legs", "layers", "hidden", "samples"),
+)
 # Settings for which `None` means that a rule chooses.
 _CHOSEN = ("layers", "hidden", "samples", "idle_dim", "legs")
 # The noise of all subintervals is drawn together, which bounds their number.
@@ -175,6 +180,12 @@ class Settings:
     def standardised(self) -> bool:
         """`True` if the flow works in the coordinates of the source."""
         return self.flow != "affine"
+
+    @property
+    def described(self) -> list[str]:
+        """The names of settings by which the user has described a training."""
+        unset = (None, "auto", "monotone")
+        return [name for name in _TRAINING if getattr(self, name) not in unset]
 
     def replaced(self, **changes: Any) -> Self:
         """Return the settings with some of them changed."""
