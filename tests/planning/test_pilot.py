@@ -20,7 +20,7 @@ def test_an_exact_source_fits_within_sampling_error():
     model = df.models.ornstein_uhlenbeck(2)
     problem = checked_problem(model.sde, model.starts, 1.0)
     paths = pilot(problem)
-    # 32 estimates of five moments from 64 paths each: about 0.04 nats each, 0.01 for their mean.
+    # 32 estimates of five moments from 256 paths each: about 0.01 nats each, 0.002 for their mean.
     assert misfit(df.MomentSource(model.sde), paths) < 0.04
 
 

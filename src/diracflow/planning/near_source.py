@@ -11,7 +11,7 @@ import numpy as np
 
 from ..sde.problem import Problem
 from ..source.cumulants import CumulantSource
-from ..source.moments import MomentSource, moment_source
+from ..source.moments import MomentSource, graded_basis, moment_source
 from .explosion import explodes
 from .normality import Distance
 from .pilot import MANY, Pilot, distance, pilot
@@ -74,15 +74,13 @@ def near_source(problem: Problem, settings: Settings) -> NearSource | None:
         )
     if settings.method == "galerkin" or (not alone and (described or problem.dim == 1)):
         return None
-    sources = per_start_sources(problem)
     few = pilot(problem)
     _require_paths(problem, few)
-    at_most = [found.value - 2 * found.stderr for found in (distance(s, few) for s in sources)]
-    if min(at_most) > _USABLE and not alone:
+    first_guess = distance(_skewed_source(problem), few)
+    if first_guess.value - first_guess.stderr > _USABLE and not alone:
         return None
-    paths = pilot(problem, MANY)
-    found = [NearSource(source, distance(source, paths), paths) for source in sources]
-    return min(found, key=lambda near: near.distance.value)
+    source, paths = per_start_source(problem), pilot(problem, MANY)
+    return NearSource(source, distance(source, paths), paths)
 
 
 def _require_paths(problem: Problem, paths: Pilot) -> None:
@@ -95,11 +93,20 @@ def _require_paths(problem: Problem, paths: Pilot) -> None:
         )
 
 
-def per_start_sources(problem: Problem) -> list[MomentSource]:
-    """Return sources with mean and covariance of each start, and with third cumulants as well."""
+def _skewed_source(problem: Problem) -> CumulantSource:
+    """Return a source with a number of steps that suffices for most problems."""
+    basis = graded_basis(problem.equation, problem.start_time, problem.draws(_DRAWS).mean(axis=0))
+    return CumulantSource(problem.equation, problem.start_time, basis)
+
+
+def per_start_source(problem: Problem) -> MomentSource:
+    """Return the source with third cumulants, or without them if Runge--Kutta steps do not serve.
+
+    That is so if the SDE is linear, where the other steps are exact, or if it is stiff.
+    """
     draws = np.asarray(problem.draws(_DRAWS))
     with jax.enable_x64(True):
         plain, _ = moment_source(problem.equation, problem.start_time, problem.horizon, draws)
-    if plain.steps is None:  # the SDE is linear, or too stiff for Runge--Kutta steps
-        return [plain]
-    return [plain, CumulantSource(plain.sde, plain.start_time, plain.basis, plain.steps)]
+    if plain.steps is None:
+        return plain
+    return CumulantSource(plain.sde, plain.start_time, plain.basis, plain.steps)

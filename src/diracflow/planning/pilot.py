@@ -21,7 +21,7 @@ from ..source.tabulated import TabulatedSource, with_frame
 from .normality import Distance, distance_from_normal
 
 # Starts, paths from each of them, and shares of the horizon at which they end.
-_STARTS, _PATHS, _SHARES = 32, 64, (0.25, 1.0)
+_STARTS, _PATHS, _SHARES = 32, 256, (0.25, 1.0)
 # Paths from each start that measure a distance of a per cent.
 MANY = 4096
 # Steps up to each of the times.
@@ -92,7 +92,7 @@ def _standardised(
 
 @eqx.filter_jit
 def _tables(source: AbstractGaussianSource, times: Array, starts: Array) -> Float[Array, "k n m"]:
-    table = lambda t, start: with_frame(source, jnp.sqrt(t), start)
+    table = lambda t, start: with_frame(source, jnp.sqrt(t), start, moving=False)
     return jax.vmap(jax.vmap(table, (None, 0)), (0, None))(times, starts)
 
 

@@ -59,14 +59,24 @@ class TabulatedSource(AbstractGaussianSource):
 
 
 def with_frame(
-    source: AbstractGaussianSource, clock: Float[Array, ""], x0: Float[Array, " d+k"]
+    source: AbstractGaussianSource,
+    clock: Float[Array, ""],
+    x0: Float[Array, " d+k"],
+    moving: bool = True,
 ) -> Float[Array, " d+k+m"]:
-    """Return a conditioning vector of `TabulatedSource`, for times near `clock` squared."""
+    """Return a conditioning vector of `TabulatedSource`, for times near `clock` squared.
+
+    If not `moving`, it is valid at that time only, and compiles in half the time.
+    """
 
     def values(c: Float[Array, ""]) -> Float[Array, " m"]:
         frame = source.frame(c**2, x0)
         shape = [] if frame.shape is None else [frame.shape]
         return jnp.concatenate([frame.mean, frame.factor.ravel(), *shape])
 
-    value, rate = jax.jvp(values, (clock,), (jnp.ones_like(clock),))
+    if moving:
+        value, rate = jax.jvp(values, (clock,), (jnp.ones_like(clock),))
+    else:
+        value = values(clock)
+        rate = jnp.zeros_like(value)
     return jnp.concatenate([x0, value, rate, clock[None]])
