@@ -13,6 +13,7 @@ from .density.model_file import (
 from .density.model_file import (
     load as load,
 )
+from .distribution.abstract_distribution import AbstractDistribution as AbstractDistribution
 from .equation.fokker_planck import log_density_rate as log_density_rate
 from .equation.moving_frame import Frame as Frame
 from .evaluate.errors import errors as errors

@@ -184,7 +184,7 @@ class AbstractTransitionDensity(eqx.Module):
         Arguments are as for all queries, see above.
         """
         t, start = checked_query(self, t, params, strict, start_time, x0=x0)
-        return Frozen(self, t, start[..., : self.dim], **self._keywords(start[..., self.dim :]))
+        return Frozen(self._restricted(t), t, start)
 
     def outside(
         self,
@@ -200,6 +200,14 @@ class AbstractTransitionDensity(eqx.Module):
         """
         start = checked_point("x0", x0, self.dim)
         return self._outside(self._joined(start, params, start_time))
+
+    @property
+    def pathwise(self) -> bool:
+        """`True` if the derivative of an expectation is the expectation of that of the draws.
+
+        It is not if draws jump, or are not differentiable, as functions of start and parameters.
+        """
+        return True
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
