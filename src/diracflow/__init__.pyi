@@ -83,6 +83,8 @@ from .uses.green import propagate as propagate
 from .uses.inference import infer as infer
 from .uses.likelihood import log_likelihood as log_likelihood
 from .uses.likelihood import maximum_likelihood as maximum_likelihood
+from .uses.long_run import stationary as stationary
+from .uses.simulation import simulate as simulate
 from .uses.weights import WeightsVanished as WeightsVanished
 
 __version__: str
