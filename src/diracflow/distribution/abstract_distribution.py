@@ -23,6 +23,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
 from ..sde.domains import AbstractDomain
+from .lazy_plot import plotted
 from .monotone_map import normal_nodes, normal_of
 from .panels import panel_nodes, panel_quantile, panel_tails
 from .weighted_points import Estimate, WeightedPoints, map_states, normal_sets
@@ -319,6 +320,15 @@ class AbstractDistribution(eqx.Module):
         from .conditional import conditional_of  # whose classes are distributions
 
         return conditional_of(self, given)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a curve, a heat map, or the spread of more components, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
 
     @property
     def _by_map(self) -> bool:

@@ -186,6 +186,24 @@ class AbstractTransitionDensity(eqx.Module):
         t, start = checked_query(self, t, params, strict, start_time, x0=x0)
         return Frozen(self._restricted(t), t, start)
 
+    def plot(
+        self,
+        t: float,
+        x0: Float[ArrayLike, " d"],
+        params: Params | None = None,
+        *,
+        start_time: float | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the law at one time and start in one panel, and return its `Axes`.
+
+        **Arguments:**
+
+        - `t`, `x0`, `params`, `start_time`: as for all queries, see above.
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return self.at(t, x0, params, start_time=start_time).plot(ax)
+
     def outside(
         self,
         x0: Float[ArrayLike, "*batch d"],

@@ -19,6 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
+from ..distribution.lazy_plot import plotted
 from ..distribution.particles import Particles
 from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
 from ..sde.domains import require_inside
@@ -67,6 +68,15 @@ class Filtered(eqx.Module):
         if not -len(self.times) <= index < len(self.times):
             raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
         return Particles(self.particles[index], self.weights[index])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
 
 
 class FilterOutput(TypedDict, total=False):
