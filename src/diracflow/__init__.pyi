@@ -84,6 +84,7 @@ from .uses.inference import infer as infer
 from .uses.likelihood import log_likelihood as log_likelihood
 from .uses.likelihood import maximum_likelihood as maximum_likelihood
 from .uses.long_run import stationary as stationary
+from .uses.observed import observed as observed
 from .uses.simulation import simulate as simulate
 from .uses.weights import WeightsVanished as WeightsVanished
 
