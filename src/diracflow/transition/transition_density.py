@@ -328,7 +328,8 @@ def checked_query(
     be infinite.
     """
     t = checked_time(t, density.horizon, density._why_horizon)
-    if is_scalar(density.dim, points.get("x0", [0.0])):
+    # As `is_scalar`, which a query of several components need not call.
+    if density.dim == 1 and "x0" in points and np.ndim(points["x0"]) == 0:
         points = {name: real_numbers(name, p)[..., None] for name, p in points.items()}
     checked = {name: checked_point(name, p, density.dim, finite) for name, p in points.items()}
     if "x0" in checked:
