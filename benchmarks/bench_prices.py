@@ -25,10 +25,10 @@ from diracflow.evaluate import HestonMarginals
 MATURITY, X0, STRIKES = 0.4, np.array([0.0, 0.09]), (0.9, 1.0, 1.1)
 
 
-def reference(strike: float, x0: np.ndarray, t: float) -> float:
+def reference(strike: float, x0: np.ndarray, t: float, law=HestonMarginals()) -> float:  # noqa: B008
     """Return the price of a call from the characteristic function (Lewis 2001)."""
     u = np.linspace(0.0, 400.0, 20_001)
-    values = HestonMarginals().characteristic(u - 0.5j, t, x0) * strike ** (-1j * u)
+    values = law.characteristic(u - 0.5j, t, x0) * strike ** (-1j * u)
     terms = values.real / (u**2 + 0.25)
     integral = (np.sum(terms) - terms[0] / 2) * (u[1] - u[0])
     return float(np.exp(x0[0]) - np.sqrt(strike) / np.pi * integral)
