@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..sde.domains import AbstractDomain
 from .root_finding import NODE_WEIGHTS, NODES, increasing_root, without_gradient
 from .weighted_points import WeightedPoints
 
@@ -45,80 +46,122 @@ class Panels(eqx.Module):
 
     def state(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the states at values of the variable."""
-        lead = [1] * (u.ndim - self.centre.ndim)
-        centre, scale = (a.reshape(*lead, *a.shape) for a in (self.centre, self.scale))
-        return self.law.domain[0].from_real(centre + scale * jnp.sinh(u))
+        return _placed(self.law.domain[0], self.centre, self.scale, u)[0]
 
     def variable(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the values of the variable at states inside the domain."""
-        lead = [1] * (x.ndim - self.centre.ndim)
-        centre, scale = (a.reshape(*lead, *a.shape) for a in (self.centre, self.scale))
+        centre, scale = _leading(x.ndim, self.centre, self.scale)
         return jnp.arcsinh((self.law.domain[0].to_real(x) - centre) / scale)
-
-    def density(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Return the density of the variable."""
-        return jnp.exp(self.log_density(u))
 
     def log_density(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the log-density of the variable, minus infinity where it is not defined."""
-        x = self.state(u)
-        lead = [1] * (u.ndim - self.scale.ndim)
-        slope = self.law.domain[0].log_slope(x)
-        change = jnp.log(jnp.cosh(u)) + jnp.log(self.scale).reshape(*lead, *self.scale.shape)
-        value = self.law._log_probs(x[..., None]) + change - slope
-        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+        x, change = _placed(self.law.domain[0], self.centre, self.scale, u)
+        return _changed(self.law._log_probs(x[..., None]), change)
 
-    def nodes(self) -> tuple[Float[Array, "count k *batch"], Float[Array, "count k *batch"]]:
+    def nodes(self) -> tuple[Float[Array, "n *batch"], Float[Array, "n *batch"]]:
         """Return the nodes of all panels, and their weights times the density."""
-        ones = [1] * self.low.ndim
-        index = jnp.arange(self.count, dtype=self.low.dtype)[:, None]
-        steps = (index + jnp.asarray(NODES, self.low.dtype)[None])[(..., *[None] * len(ones))]
-        u = self.low[None, None] + self.width[None, None] * steps
-        weights = jnp.asarray(NODE_WEIGHTS, u.dtype).reshape(1, -1, *ones)
-        return u, weights * self.width[None, None] * self.density(u)
+        u, weights = _panel_points(self.low, self.width, self.count)
+        return u, _weighted_by(weights, self.log_density(u))
+
+    def masses(self) -> Float[Array, "count *batch"]:
+        """Return the mass of each panel."""
+        weights = self.nodes()[1]
+        return jnp.sum(weights.reshape(self.count, -1, *weights.shape[1:]), axis=1)
 
     def tails(
         self, u: Float[Array, "*batch"], masses: Float[Array, "count *batch"]
     ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"], Float[Array, "*batch"]]:
         """Return the mass below and above values of the variable, and the density there."""
-        lead = [1] * (u.ndim - self.low.ndim)
-        low, width = (a.reshape(*lead, *a.shape) for a in (self.low, self.width))
-        panel = jnp.clip(jnp.floor(jax.lax.stop_gradient((u - low) / width)), 0, self.count - 1)
-        left, right = low + width * panel, low + width * (panel + 1)
-        number = jnp.arange(self.count, dtype=u.dtype).reshape(-1, *[1] * u.ndim)
-        parts = masses.reshape(self.count, *lead, *self.low.shape)
-        below = jnp.sum(jnp.where(number < panel[None], parts, 0.0), axis=0)
-        above = jnp.sum(jnp.where(number > panel[None], parts, 0.0), axis=0)
-        # All nodes in one call, because each call is compiled.
-        rule = (jnp.asarray(a, u.dtype).reshape(-1, *[1] * u.ndim) for a in (NODES, NODE_WEIGHTS))
-        nodes, weights = rule
-        first, last = left[None] + (u - left)[None] * nodes, u[None] + (right - u)[None] * nodes
-        heights = self.density(jnp.concatenate([first, last, u[None]]))
-        parts = heights[:-1].reshape(2, *first.shape)
-        below = below + (u - left) * jnp.sum(weights * parts[0], axis=0)
-        return below, above + (right - u) * jnp.sum(weights * parts[1], axis=0), heights[-1]
+        points, panel = _tail_points(self.low, self.width, self.count, u)
+        return _tail_sums(self.low, self.width, masses, u, panel, self.log_density(points))
+
+
+# The functions below are compiled one by one. The density is evaluated between them by a program
+# that is compiled once, since its compilation may take seconds.
+
+
+def _leading(ndim: int, *arrays: Array) -> list[Array]:
+    return [a.reshape(*[1] * (ndim - a.ndim), *a.shape) for a in arrays]
+
+
+@eqx.filter_jit
+def _placed(domain: AbstractDomain, centre: Array, scale: Array, u: Array) -> tuple[Array, Array]:
+    """Return states and the logarithm of their derivative in the variable."""
+    centre, scale = _leading(u.ndim, centre, scale)
+    x = domain.from_real(centre + scale * jnp.sinh(u))
+    return x, jnp.log(jnp.cosh(u)) + jnp.log(scale) - domain.log_slope(x)
+
+
+@eqx.filter_jit
+def _changed(log_prob: Array, change: Array) -> Array:
+    value = log_prob + change
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+@eqx.filter_jit
+def _weighted_by(weights: Array, log_density: Array) -> Array:
+    return weights * jnp.exp(log_density)
+
+
+@eqx.filter_jit
+def _panel_points(low: Array, width: Array, count: int) -> tuple[Array, Array]:
+    index = jnp.arange(count, dtype=low.dtype)[:, None]
+    steps = (index + jnp.asarray(NODES, low.dtype)[None]).reshape(-1, *[1] * low.ndim)
+    weights = jnp.tile(jnp.asarray(NODE_WEIGHTS, low.dtype), count)
+    return low[None] + width[None] * steps, weights.reshape(steps.shape) * width[None]
+
+
+@eqx.filter_jit
+def _tail_points(low: Array, width: Array, count: int, u: Array) -> tuple[Array, Array]:
+    """Return the nodes between a value and both ends of its panel, the value, and the panel."""
+    low, width = _leading(u.ndim, low, width)
+    panel = jnp.clip(jnp.floor(jax.lax.stop_gradient((u - low) / width)), 0, count - 1)
+    left, right = low + width * panel, low + width * (panel + 1)
+    nodes = jnp.asarray(NODES, u.dtype).reshape(-1, *[1] * u.ndim)
+    first, last = left[None] + (u - left)[None] * nodes, u[None] + (right - u)[None] * nodes
+    return jnp.concatenate([first, last, u[None]]), panel
+
+
+@eqx.filter_jit
+def _tail_sums(
+    low: Array, width: Array, masses: Array, u: Array, panel: Array, log_density: Array
+) -> tuple[Array, Array, Array]:
+    parts = masses.reshape(len(masses), *[1] * (u.ndim - low.ndim), *low.shape)
+    low, width = _leading(u.ndim, low, width)
+    left, right = low + width * panel, low + width * (panel + 1)
+    number = jnp.arange(len(masses), dtype=u.dtype).reshape(-1, *[1] * u.ndim)
+    below = jnp.sum(jnp.where(number < panel[None], parts, 0.0), axis=0)
+    above = jnp.sum(jnp.where(number > panel[None], parts, 0.0), axis=0)
+    heights = jnp.exp(log_density)
+    weights = jnp.asarray(NODE_WEIGHTS, u.dtype).reshape(1, -1, *[1] * u.ndim)
+    sums = jnp.sum(weights * heights[:-1].reshape(2, len(NODES), *u.shape), axis=1)
+    return below + (u - left) * sums[0], above + (right - u) * sums[1], heights[-1]
+
+
+@eqx.filter_jit
+def _located(domain: AbstractDomain, points: WeightedPoints) -> tuple[Array, Array]:
+    """Return mean and standard deviation on the real line."""
+    mean, covariance = WeightedPoints(domain.to_real(points.x), points.weights).moments()
+    return mean[..., 0], jnp.sqrt(covariance[..., 0, 0])
+
+
+@eqx.filter_jit
+def _ends(grid: Array, heights: Array) -> tuple[Array, Array]:
+    """Return the interval outside of which the mass is below rounding, in both tails."""
+    floor = jnp.max(heights, axis=0, keepdims=True) + 3 * jnp.log(jnp.finfo(grid.dtype).eps)
+    step = _GRID[1] - _GRID[0]
+    low = jnp.min(jnp.where(heights > floor, grid, jnp.inf), axis=0) - step
+    return low, jnp.max(jnp.where(heights > floor, grid, -jnp.inf), axis=0) + step
 
 
 def panels_of(law: "AbstractDistribution", count: int) -> Panels:
     """Return panels that cover a law. They do not depend on derivatives."""
     fixed = without_gradient(law)
-    points = fixed._simulated(LOCATING, 0)
-    [domain] = law.domain
-    located = WeightedPoints(domain.to_real(points.x), points.weights)
-    mean, covariance = located.moments()
-    dtype = mean.dtype
-    scale = jnp.sqrt(covariance[..., 0, 0])
-    grid = jnp.asarray(_GRID, dtype).reshape(-1, *[1] * scale.ndim)
-    zero = jnp.zeros_like(scale)
-    located_law = Panels(fixed, mean[..., 0], scale, zero, zero, 1)
-    heights = located_law.log_density(jnp.broadcast_to(grid, (len(grid), *scale.shape)))
-    # The mass outside is then below rounding, in both tails.
-    floor = jnp.max(heights, axis=0, keepdims=True) + 3 * jnp.log(jnp.finfo(dtype).eps)
-    high = heights > floor
-    step = _GRID[1] - _GRID[0]
-    low_end = jnp.min(jnp.where(high, grid, jnp.inf), axis=0) - step
-    high_end = jnp.max(jnp.where(high, grid, -jnp.inf), axis=0) + step
-    ends = jax.lax.stop_gradient((mean[..., 0], scale, low_end, high_end))
+    mean, scale = _located(law.domain[0], fixed._simulated(LOCATING, 0))
+    grid = jnp.asarray(_GRID, scale.dtype).reshape(-1, *[1] * scale.ndim)
+    grid = jnp.broadcast_to(grid, (len(grid), *scale.shape))
+    heights = Panels(fixed, mean, scale, mean, scale, 1).log_density(grid)
+    ends = jax.lax.stop_gradient((mean, scale, *_ends(grid, heights)))
     return Panels(law, *ends, count)
 
 
@@ -128,8 +171,7 @@ def panel_nodes(law: "AbstractDistribution", count: int) -> WeightedPoints:
     margin = first.width / 2
     ends = first.low - margin, first.high + margin
     for panels in (first, Panels(law, first.centre, first.scale, *ends, count)):
-        flat = lambda a: a.reshape(-1, *a.shape[2:])
-        u, weights = map(flat, panels.nodes())
+        u, weights = panels.nodes()
         sets.append((panels.state(u)[..., None], weights / jnp.sum(weights, axis=0)[None]))
     x, weights = (jnp.stack(part) for part in zip(*sets, strict=True))
     return WeightedPoints(x, weights)
@@ -144,9 +186,8 @@ def panel_tails(
     panels = panels_of(law, PANELS)
     inside = domain.contains(x) & jnp.isfinite(x)
     u = panels.variable(jnp.where(inside, x, domain.centre))
-    lead = [1] * (u.ndim - panels.low.ndim)
-    low, high = (a.reshape(*lead, *a.shape) for a in (panels.low, panels.high))
-    masses = jnp.sum(panels.nodes()[1], axis=1)
+    low, high = _leading(u.ndim, panels.low, panels.high)
+    masses = panels.masses()
     total = jnp.sum(masses, axis=0).reshape(low.shape)
     below, above, _ = panels.tails(jnp.clip(u, low, high), masses)
     end = jnp.where(x <= domain.centre, 0.0, 1.0)
@@ -159,7 +200,7 @@ def panel_quantile(
     """Return the state with probability `q` below it, or above it if `upper`."""
     q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, law.batch_shape))
     panels = panels_of(law, PANELS)
-    masses = jnp.sum(panels.nodes()[1], axis=1)
+    masses = panels.masses()
     levels = (1 - q, q) if upper else (q, 1 - q)
     u = jax.lax.stop_gradient(_solve(*without_gradient((panels, masses, levels))))
     # One more Newton step carries the derivatives of the implicit function.
@@ -171,8 +212,7 @@ def panel_quantile(
 @eqx.filter_jit
 def _solve(panels: Panels, masses: Array, levels: tuple[Array, Array]) -> Float[Array, "*batch"]:
     shape = levels[0].shape
-    lead = [1] * (len(shape) - panels.low.ndim)
-    low, high = (a.reshape(*lead, *a.shape) for a in (panels.low, panels.high))
+    low, high = _leading(len(shape), panels.low, panels.high)
     ends = jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape)
     return increasing_root(lambda u: _residual(panels, masses, levels, u), *ends)
 
@@ -181,8 +221,7 @@ def _residual(
     panels: Panels, masses: Array, levels: tuple[Array, Array], u: Float[Array, "*batch"]
 ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
     """Return the probability below `u` minus the level, and its slope in `u`."""
-    lead = [1] * (u.ndim - panels.low.ndim)
-    total = jnp.sum(masses, axis=0).reshape(*lead, *panels.low.shape)
+    [total] = _leading(u.ndim, jnp.sum(masses, axis=0))
     below, above, height = panels.tails(u, masses)
     lower, rest = levels
     # The smaller of the two probabilities is compared, because of rounding.

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -42,22 +43,11 @@ class WeightedPoints(NamedTuple):
 
     def mean(self, values: Float[Array, "sets n *batch"]) -> Estimate:
         """Return the expectation of a function from its values at the points."""
-        extra = values.ndim - self.weights.ndim
-        weights = self.weights.reshape(*self.weights.shape, *[1] * extra)
-        # A node without weight may lie where the function overflows.
-        terms = jnp.where(weights > 0, weights * values, 0.0)
-        means = jnp.sum(terms, axis=1)
-        value = jnp.mean(means, axis=0)
-        if len(means) > 1:
-            return Estimate(value, jnp.std(means, axis=0, ddof=1) / np.sqrt(len(means)))
-        spread = jnp.sum((weights * (values - value[None, None])) ** 2, axis=(0, 1))
-        return Estimate(value, jnp.sqrt(spread))
+        return _mean(self, values)
 
     def moments(self) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d d"]]:
         """Return mean and covariance."""
-        mean = self.mean(self.x).value
-        centred = self.x - mean[None, None]
-        return mean, self.mean(centred[..., :, None] * centred[..., None, :]).value
+        return _moments(self)
 
     def cdf(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
         """Return the part of the weight at or below each component of `x`."""
@@ -79,6 +69,26 @@ class WeightedPoints(NamedTuple):
         levels = jnp.broadcast_to(levels, (*levels.shape[:2], dim)).reshape(len(levels), -1).T
         found = jax.vmap(_quantiles)(x, weights, levels)
         return found.T.reshape(*full, dim)
+
+
+@eqx.filter_jit
+def _mean(points: WeightedPoints, values: Float[Array, "sets n *batch"]) -> Estimate:
+    extra = values.ndim - points.weights.ndim
+    weights = points.weights.reshape(*points.weights.shape, *[1] * extra)
+    # A node without weight may lie where the function overflows.
+    means = jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=1)
+    value = jnp.mean(means, axis=0)
+    if len(means) > 1:
+        return Estimate(value, jnp.std(means, axis=0, ddof=1) / np.sqrt(len(means)))
+    spread = jnp.sum((weights * (values - value[None, None])) ** 2, axis=(0, 1))
+    return Estimate(value, jnp.sqrt(spread))
+
+
+@eqx.filter_jit
+def _moments(points: WeightedPoints) -> tuple[Array, Array]:
+    mean = points.mean(points.x).value
+    centred = points.x - mean[None, None]
+    return mean, points.mean(centred[..., :, None] * centred[..., None, :]).value
 
 
 def _quantiles(x: Float[Array, " n"], weights: Array, q: Float[Array, " q"]) -> Float[Array, " q"]:
