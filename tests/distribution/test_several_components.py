@@ -125,6 +125,19 @@ def test_marginals_of_the_sheared_process():
     np.testing.assert_allclose(found, fine, rtol=1e-6)
 
 
+def test_a_conditional_of_the_sheared_process():
+    """Given the first two components, the four others are normal."""
+    x0, given = 0.2 * np.ones(DIM), np.array([0.4, 0.1])
+    law = SHEARED.at(T, x0).conditional({0: given[0], 1: given[1]})
+    y0 = np.asarray(SHEARED._unshear(jnp.asarray(x0)))
+    cov = T * SHEARED.mixing @ SHEARED.mixing.T
+    gain = cov[2:, :2] @ np.linalg.inv(cov[:2, :2])
+    straight = given - SHEARED.shear * np.array([0.0, given[0] ** 2])
+    mean, spread = y0[2:] + gain @ (straight - y0[:2]), cov[2:, 2:] - gain @ cov[:2, 2:]
+    draws = np.random.default_rng(0).multivariate_normal(mean, spread, size=40)
+    assert relative_error(law, mean, spread, draws) < 1e-6
+
+
 def _integrated(law, states):
     grid = np.linspace(-12, 12, 6001)
     points = np.repeat(states[:, None], len(grid), axis=1)

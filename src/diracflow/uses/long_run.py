@@ -125,7 +125,11 @@ def stationary(
         if max(between, change) <= tolerance:
             law = _law(density, params, clouds, time)
             return StationaryLaw(law, time, between)
-    raise ValueError(
+    raise ValueError(_none_found(time, between, change, tolerance))
+
+
+def _none_found(time: float, between: float, change: float, tolerance: float) -> str:
+    return (
         f"No stationary law was found up to t={time:g}: the distribution functions of two starts "
         f"differ by {between:.2g}, and those at half the time and the whole by {change:.2g}; at "
         f"most {tolerance:g} was asked for. Processes such as Brownian motion spread forever and "
