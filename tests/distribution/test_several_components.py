@@ -67,7 +67,8 @@ def test_marginals_of_a_gaussian(kept):
     law = LAW.marginal(kept)
     mean, cov = MEAN[kept], COV[np.ix_(kept, kept)]
     draws = np.random.default_rng(0).multivariate_normal(mean, cov, size=40)
-    assert relative_error(law, mean, cov, draws) < 1e-6
+    # To rounding by quadrature; importance sampling has a standard error of about 1e-3.
+    assert relative_error(law, mean, cov, draws) < (1e-18 if len(kept) >= DIM - 2 else 1e-6)
     assert np.all(np.asarray(law.standard_error(draws)) < 2e-3)
     np.testing.assert_allclose(law.mean(), mean, atol=1e-6)
     assert law.sample(0, 7).shape == (7, len(kept))
@@ -96,7 +97,7 @@ def test_conditionals_of_a_gaussian(given):
     mean = MEAN[free] + gain @ (values - MEAN[given])
     cov = COV[np.ix_(free, free)] - gain @ COV[np.ix_(given, free)]
     draws = np.random.default_rng(0).multivariate_normal(mean, cov, size=40)
-    assert relative_error(law, mean, cov, draws) < 1e-7
+    assert relative_error(law, mean, cov, draws) < (1e-18 if len(free) <= 2 else 1e-6)
     accuracy = 1e-9 if len(free) <= 2 else 2e-3
     np.testing.assert_allclose(law.mean(), mean, atol=accuracy)
     np.testing.assert_allclose(law.cov(), cov, atol=accuracy)

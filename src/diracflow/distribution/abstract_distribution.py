@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -23,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
 from ..sde.domains import AbstractDomain
+from .law_checks import checked_levels, checked_options, require_function, require_numbers
 from .lazy_plot import plotted
 from .monotone_map import normal_nodes, normal_of
 from .panels import panel_nodes, panel_quantile, panel_tails
@@ -174,21 +174,21 @@ class AbstractDistribution(eqx.Module):
         - `key`: the seed of the quasi-random points.
         """
         given = (lambda x: jnp.asarray(f(x[0]))) if self._scalar else lambda x: jnp.asarray(f(x))
-        self._check_function(given)
+        require_function(given, self.dim, () if self._scalar else (self.dim,))
         points_of = self._weighted(points, key)
         values = map_states(given, points_of.x)
         found = points_of.mean(values)
-        _require_numbers(found.value, points_of, values)
+        require_numbers(found.value, points_of, values)
         return found
 
     def mean(self, **options: Any) -> Float[Array, "*batch d"]:
         """Return the mean; `points` and `key` as in `expect`."""
-        points = self._weighted(**_options(options))
+        points = self._weighted(**checked_options(options))
         return self._states(points.mean(points.x).value)
 
     def cov(self, **options: Any) -> Float[Array, "*batch d d"]:
         """Return the covariance matrix; `points` and `key` as in `expect`."""
-        return self._weighted(**_options(options)).moments()[1]
+        return self._weighted(**checked_options(options)).moments()[1]
 
     def var(self, **options: Any) -> Float[Array, "*batch d"]:
         """Return the variances; `points` and `key` as in `expect`."""
@@ -205,7 +205,7 @@ class AbstractDistribution(eqx.Module):
 
         - `order`: the exponent.
         """
-        points = self._weighted(**_options(options))
+        points = self._weighted(**checked_options(options))
         return self._states(points.mean(points.x**order).value)
 
     def stats(self, **options: Any) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d"]]:
@@ -214,7 +214,7 @@ class AbstractDistribution(eqx.Module):
 
     def entropy(self, **options: Any) -> Float[Array, "*batch"]:
         """Return the differential entropy in nats; `points` and `key` as in `expect`."""
-        points = self._weighted(**_options(options))
+        points = self._weighted(**checked_options(options))
         return -points.mean(self._log_probs(points.x)).value
 
     def kl(self, other: Any, **options: Any) -> Float[Array, "*batch"]:
@@ -232,7 +232,7 @@ class AbstractDistribution(eqx.Module):
         own = getattr(other, "dim", None)
         if own not in (None, self.dim):
             raise ValueError(f"`other` must have {self.dim} components; it has {own}.")
-        points = self._weighted(**_options(options))
+        points = self._weighted(**checked_options(options))
         theirs = other._log_probs if isinstance(other, AbstractDistribution) else other.log_prob
         return points.mean(self._log_probs(points.x) - theirs(points.x)).value
 
@@ -263,7 +263,7 @@ class AbstractDistribution(eqx.Module):
 
         It is accurate to rounding in one dimension, and that of 32768 points in several.
         """
-        return self._states(self._quantile(_levels("q", q), upper=False))
+        return self._states(self._quantile(checked_levels("q", q), upper=False))
 
     def quantile(self, q: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch d"]:
         """Return `ppf(q)`."""
@@ -271,7 +271,7 @@ class AbstractDistribution(eqx.Module):
 
     def isf(self, q: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch d"]:
         """Return the state above which the probability is `q`."""
-        return self._states(self._quantile(_levels("q", q), upper=True))
+        return self._states(self._quantile(checked_levels("q", q), upper=True))
 
     def median(self) -> Float[Array, "*batch d"]:
         """Return the median of each component."""
@@ -286,7 +286,7 @@ class AbstractDistribution(eqx.Module):
 
         - `confidence`: its probability.
         """
-        tail = (1 - _levels("confidence", confidence)) / 2
+        tail = (1 - checked_levels("confidence", confidence)) / 2
         tail = jnp.broadcast_to(tail, np.broadcast_shapes(tail.shape, self.batch_shape))
         return self.ppf(tail), self.isf(tail)
 
@@ -373,51 +373,3 @@ class AbstractDistribution(eqx.Module):
     def _states(self, x: Float[Array, "*batch d"]) -> Array:
         """Return states as the caller writes them."""
         return x[..., 0] if self._scalar else x
-
-    def _check_function(self, f: Callable[[Array], Array]) -> None:
-        """Raise unless `f` maps one state to real numbers."""
-        shape = () if self._scalar else (self.dim,)
-        state = jax.ShapeDtypeStruct((self.dim,), jnp.result_type(float))
-        try:
-            value = eqx.filter_eval_shape(f, state)
-        except Exception as error:
-            raise ValueError(
-                f"`f` must be a function of one state of shape {shape}, written with `jax.numpy`; "
-                f"it could not be traced ({type(error).__name__}: {error}). Index components as "
-                "`x[0]`, not `x[:, 0]`."
-            ) from error
-        if value.dtype.kind not in "fiub":
-            raise ValueError(f"`f` must return real numbers; got dtype {value.dtype}.")
-
-
-def _options(options: dict[str, Any]) -> dict[str, Any]:
-    unknown = set(options) - {"points", "key"}
-    if unknown:
-        raise ValueError(f"Options are `points` and `key`; got {', '.join(sorted(unknown))}.")
-    return options
-
-
-def _levels(name: str, q: ArrayLike) -> Float[Array, "*batch"]:
-    levels = real_numbers(name, q)
-    if not isinstance(levels, jax.core.Tracer):
-        known = np.asarray(levels)
-        bad = ~((known > 0) & (known < 1))
-        if np.any(bad):
-            raise ValueError(
-                f"`{name}` must lie strictly between 0 and 1; got {known[bad].ravel()[0]:g}. "
-                "Percentages are divided by 100."
-            )
-    return jnp.asarray(levels)
-
-
-def _require_numbers(value: Array, points: WeightedPoints, values: Array) -> None:
-    """Raise if a known expectation is not a number, and name a state at which `f` is not."""
-    if isinstance(value, jax.core.Tracer) or not bool(jnp.any(jnp.isnan(value))):
-        return
-    flat = np.asarray(values).reshape(int(np.prod(points.x.shape[:-1])), -1)
-    bad = np.isnan(flat).any(axis=1)
-    where = np.asarray(points.x).reshape(len(flat), -1)[int(np.argmax(bad))].tolist()
-    raise ValueError(
-        f"`f` returned NaN at the state {where}. It must be defined in the whole domain; use "
-        "`jnp.where` with a harmless argument on the other branch."
-    )

@@ -36,7 +36,7 @@ _REACH = 18.0
 _FIRST = 1024
 # Standard deviations of the proposals relative to those of the second and the first Gaussian, and
 # the fraction of points drawn from the second.
-_WIDENED, _WIDE, _FRACTION = 1.1, 1.6, 0.75
+_WIDENED, _WIDE, _FRACTION = 1.05, 1.6, 0.875
 # Part of the first covariance that is added to the second: it must not collapse to one point.
 _FLOOR = 3e-3
 
