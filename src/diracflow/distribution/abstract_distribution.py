@@ -22,11 +22,11 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
 from ..sde.domains import AbstractDomain
-from .law_checks import checked_levels, checked_options, require_function, require_numbers
+from .law_checks import checked_levels, checked_options, function_values, require_numbers
 from .lazy_plot import plotted
 from .monotone_map import normal_nodes, normal_of
 from .panels import panel_nodes, panel_quantile, panel_tails
-from .weighted_points import Estimate, WeightedPoints, map_states, normal_sets
+from .weighted_points import Estimate, WeightedPoints, normal_sets
 
 # Default number of points of an expectation, and that of distribution functions of components.
 POINTS, _CDF_POINTS = 4096, 2**15
@@ -174,9 +174,8 @@ class AbstractDistribution(eqx.Module):
         - `key`: the seed of the quasi-random points.
         """
         given = (lambda x: jnp.asarray(f(x[0]))) if self._scalar else lambda x: jnp.asarray(f(x))
-        require_function(given, self.dim, () if self._scalar else (self.dim,))
         points_of = self._weighted(points, key)
-        values = map_states(given, points_of.x)
+        values = function_values(given, points_of.x, () if self._scalar else (self.dim,))
         found = points_of.mean(values)
         require_numbers(found.value, points_of, values)
         return found

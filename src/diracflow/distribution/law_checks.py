@@ -3,29 +3,33 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..sde.argument_checks import real_numbers
-from .weighted_points import WeightedPoints
+from .weighted_points import WeightedPoints, map_states
 
 
-def require_function(f: Callable[[Array], Array], dim: int, shape: tuple[int, ...]) -> None:
-    """Raise unless `f` maps one state to real numbers; users know states of the given `shape`."""
-    state = jax.ShapeDtypeStruct((dim,), jnp.result_type(float))
+def function_values(
+    f: Callable[[Array], Array], x: Float[Array, "*n d"], shape: tuple[int, ...]
+) -> Float[Array, "*n"]:
+    """Return the values of a function of one state, which users know as having the given `shape`.
+
+    Raise an error unless they are real numbers.
+    """
     try:
-        value = eqx.filter_eval_shape(f, state)
+        values = map_states(f, x)
     except Exception as error:
         raise ValueError(
             f"`f` must be a function of one state of shape {shape}, written with `jax.numpy`; it "
             f"could not be traced ({type(error).__name__}: {error}). Index components as `x[0]`, "
             "not `x[:, 0]`."
         ) from error
-    if value.dtype.kind not in "fiub":
-        raise ValueError(f"`f` must return real numbers; got dtype {value.dtype}.")
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"`f` must return real numbers; got dtype {values.dtype}.")
+    return values
 
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
