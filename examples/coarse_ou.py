@@ -35,17 +35,11 @@ class EulerStep(df.AbstractTransitionDensity):
         raise NotImplementedError("Only the likelihood is asked for here.")
 
 
-def observe(density, key):
-    def step(x, key):
-        return (density.sample(key, GAP, x, params=TRUE),) * 2
-
-    return jax.lax.scan(step, jnp.zeros(1), jr.split(key, LENGTH + 1))[1]
-
-
 def main():
     jax.config.update("jax_enable_x64", True)
     exact = df.ExactOrnsteinUhlenbeck()  # or a density learned over these parameters
-    times, states = GAP * np.arange(LENGTH + 1), observe(exact, jr.key(0))
+    times = GAP * np.arange(LENGTH + 1)
+    [states] = df.simulate(jr.key(0), exact, times, np.zeros(1), params=TRUE).states
     start, bounds = {"rate": 0.5, "level": 0.0, "noise": 1.0}, {"noise": (0.0, np.inf)}
     densities, found = {"density": exact, "Euler": EulerStep(params=exact.params)}, {}
     for name, density in densities.items():

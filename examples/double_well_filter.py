@@ -26,20 +26,12 @@ def learned() -> df.TransitionDensity:
     return df.learn(SDE, df.Normal(0.0, 1.0), 1.0, key=jr.key(0), preset="quick")
 
 
-def hidden_states(density: df.AbstractTransitionDensity, key: jax.Array) -> np.ndarray:
-    x, states = jnp.ones(1), []
-    for step_key in jr.split(key, COUNT):
-        x = density.sample(step_key, GAP, x)
-        states.append(x)
-    return np.stack(states)
-
-
 def main(density: df.AbstractTransitionDensity | None = None, figure: Path | None = None):
     jax.config.update("jax_enable_x64", True)
     density = learned() if density is None else density
-    truth = hidden_states(density, jr.key(1))
-    seen = truth + NOISE * np.asarray(jr.normal(jr.key(2), truth.shape))
     times = GAP * np.arange(1, COUNT + 1)
+    [truth] = np.asarray(df.simulate(jr.key(1), density, times, np.ones(1)).states)
+    seen = truth + NOISE * np.asarray(jr.normal(jr.key(2), truth.shape))
     observe = lambda x, y: norm.logpdf(y[0], x[0], NOISE)
     found = df.filter(jr.key(3), density, times, seen, observe, 4000, initial=df.Normal(0.0, 1.0))
 

@@ -6,9 +6,9 @@ import pathlib
 import pytest
 
 ROOMS = (
-    *("storage", "sde", "transition", "models", "equation", "source", "flow", "galerkin"),
-    *("planning", "training", "certify", "density", "learning", "uses", "evaluate"),
-    *("sweep", "view", "explore", "cli"),
+    *("storage", "sde", "distribution", "transition", "models", "equation", "source"),
+    *("flow", "galerkin", "planning", "training", "certify", "density", "learning"),
+    *("uses", "evaluate", "sweep", "view", "explore", "cli"),
 )
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "diracflow"
 

@@ -84,6 +84,7 @@ PAGES = {
     "bridges.md": {"observations": jnp.zeros((9, 1))},
     "domains.md": {},
     "figures.md": {},
+    "laws.md": {},
     "other_libraries.md": {},
     "own_sde.md": {},
     "parameters.md": {},

@@ -4,6 +4,7 @@ The rooms, in the order of the computation. Each imports only from those above i
 
 - `storage`: atomic writes, locks, data files that are verified when read
 - `sde`: what is solved: SDE, domains, charts, laws, parameters, checks
+- `distribution`: moments, distribution functions, marginals and conditionals of any law
 - `transition`: the query interface that all densities share: checks, batching, devices
 - `models`: built-in models and their exact densities
 - `equation`: the Fokker--Planck operator and moving frames

@@ -13,6 +13,7 @@ from .density.model_file import (
 from .density.model_file import (
     load as load,
 )
+from .distribution.abstract_distribution import AbstractDistribution as AbstractDistribution
 from .equation.fokker_planck import log_density_rate as log_density_rate
 from .equation.moving_frame import Frame as Frame
 from .evaluate.errors import errors as errors
@@ -82,6 +83,9 @@ from .uses.green import propagate as propagate
 from .uses.inference import infer as infer
 from .uses.likelihood import log_likelihood as log_likelihood
 from .uses.likelihood import maximum_likelihood as maximum_likelihood
+from .uses.long_run import stationary as stationary
+from .uses.observed import observed as observed
+from .uses.simulation import simulate as simulate
 from .uses.weights import WeightsVanished as WeightsVanished
 
 __version__: str

@@ -34,11 +34,11 @@ from .training.checkpointer import NoCheckpointer, checkpointer_in
 from .training.explicit_loop import ExplicitLoop, SwitchingLoop
 from .training.loop import TimeLoop
 from .training.multiprocess import process_group
-from .training.progress import Progress, progress_for
+from .training.progress import CallbackProgress, Progress, progress_for
 from .training.run_identity import identity, versions
 from .training.state import Record, Status, Trajectory, diagnosis
 
-ShowProgress = bool | Callable[[float], Progress]
+ShowProgress = bool | type[Progress] | Callable[[Record], object]
 
 
 class TrainingFailed(RuntimeError):
@@ -81,7 +81,8 @@ def learn(
     - `preset`: `"quick"`, `"accurate"` or `"paper"`.
     - `params`: a law for each parameter of the SDE, such as `{"rate": diracflow.Uniform(1, 4)}`.
     - `start_time`: the time $s$, or a law of it; with a law, queries take the time.
-    - `progress`: show a progress line.
+    - `progress`: `True` shows a progress line. A function is called after every step with a record
+        that has the fields `time`, `length`, `fresh_residual`, `bound`, `seconds` and others.
     - `checkpoint`: a directory for checkpoints. Training resumes from one of the same run there.
     - `options`: fields of `diracflow.Settings`, which replace those of the preset; `certify=False`
         skips the error bound; `memory_limit` (GB), `devices` and `chunk` (rows held at once).
@@ -131,10 +132,7 @@ def _run(
     loop: TimeLoop, checkpointer: NoCheckpointer, prepared: Prepared, progress: ShowProgress
 ) -> Status:
     """Run a loop to its end, with checkpoints and a progress line."""
-    if not callable(progress):
-        shown = checked_flag("progress", progress)
-        progress = lambda horizon: progress_for(horizon, shown)
-    make = progress if loop.processes.first else Progress  # one process reports
+    make = _display(progress) if loop.processes.first else Progress  # one process reports
     horizon = prepared.problem.horizon
     with checkpointer.following(), loop.processes.deferred_signals(), make(horizon) as display:
 
@@ -149,6 +147,15 @@ def _run(
             status = Status.EXPLODING
         display.finish(status)
     return status
+
+
+def _display(progress: ShowProgress) -> Callable[[float], Progress]:
+    """Return what makes a display, given the horizon."""
+    if isinstance(progress, type) and issubclass(progress, Progress):
+        return progress
+    if callable(progress):
+        return functools.partial(CallbackProgress, callback=progress)
+    return functools.partial(progress_for, shown=checked_flag("progress", progress))
 
 
 def _announcement(prepared: Prepared) -> str:

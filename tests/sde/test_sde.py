@@ -17,7 +17,7 @@ def unit(t, x):
 BAD_CONSTRUCTIONS = {
     "drift too long": (lambda t, x: jnp.zeros(3), unit, 2, r"must return shape \(2,\).*\(3,\)"),
     "drift a scalar": (lambda t, x: x[0], unit, 2, r"must return shape \(2,\)"),
-    "diffusion a vector": (zero, lambda t, x: x, 2, r"\(2, m\).*\(2,\).*jnp.diag"),
+    "diffusion a longer vector": (zero, lambda t, x: jnp.ones(3), 2, r"\(2, m\).*\(3,\).*vector"),
     "diffusion wrong rows": (zero, lambda t, x: jnp.eye(3), 2, r"\(2, m\).*\(3, 3\)"),
     "no noise": (zero, lambda t, x: jnp.zeros((2, 0)), 2, r"\(2, m\)"),
     "one argument": (lambda x: x, unit, 2, "could not be traced"),
@@ -72,6 +72,18 @@ def test_scalar_noise_in_one_dimension():
     assert sde.noise_dim == 1
     np.testing.assert_array_equal(sde.diffusion(0.0, jnp.ones(1)), [[1.5]])
     np.testing.assert_array_equal(sde.covariance(0.0, jnp.ones(1)), [[2.25]])
+
+
+def test_vectors_are_diagonals():
+    sde = df.SDE(lambda t, x: -x, lambda t, x: 1 + x**2, dim=2)
+    assert sde.noise_dim == 2
+    np.testing.assert_array_equal(sde.diffusion(0.0, jnp.array([1.0, 2.0])), [[2, 0], [0, 5]])
+
+
+def test_coefficients_of_one_component_may_be_scalars():
+    sde = df.SDE(lambda t, x: -x[0], lambda t, x: jnp.sqrt(x), dim=1)
+    np.testing.assert_array_equal(sde.drift(0.0, jnp.array([4.0])), [-4.0])
+    np.testing.assert_array_equal(sde.diffusion(0.0, jnp.array([4.0])), [[2.0]])
 
 
 BAD_VALUES = {

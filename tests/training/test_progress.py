@@ -1,5 +1,6 @@
 import dataclasses
 
+from diracflow.learning import _display
 from diracflow.training.progress import PlainProgress, progress_for
 from diracflow.training.state import Status
 from helpers import RECORD
@@ -46,3 +47,12 @@ def test_nothing_is_shown_by_default(capsys):
         progress.update(RECORD)
         progress.finish(Status.FINISHED)
     assert capsys.readouterr().err == ""
+
+
+def test_a_function_gets_the_record_of_every_step():
+    records = []
+    with _display(records.append)(1.0) as progress:
+        progress.update(RECORD)
+        progress.update(RECORD)
+    assert records == [RECORD, RECORD]
+    assert progress.steps == 2

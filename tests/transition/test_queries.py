@@ -137,3 +137,37 @@ def test_a_query_passes_through_few_functions():
         sys.setprofile(None)
     names = [code.co_name for code in called if not code.co_name.startswith("<")]
     assert len(set(names)) <= 12, names
+
+
+OU = df.ExactOrnsteinUhlenbeck()
+PARAMS = {"rate": 0.8, "level": 0.3, "noise": 0.6}
+
+
+def test_scalars_in_are_scalars_out():
+    x, state = np.array([0.1, 0.4, 0.9]), {"params": PARAMS}
+    vector = OU.log_prob(x[:, None], 0.5, [0.2], **state)
+    np.testing.assert_array_equal(OU.log_prob(x, 0.5, 0.2, **state), vector)
+    assert OU.log_prob(0.1, 0.5, 0.2, **state).shape == ()
+    assert OU.score(x, 0.5, 0.2, **state).shape == (3,)
+    assert OU.start_score(0.1, 0.5, 0.2, **state).shape == ()
+    assert OU.sample(0, [0.5, 0.7], 0.2, 4, **state).shape == (4, 2)
+    np.testing.assert_array_equal(
+        OU.sample(0, 0.5, 0.2, 4, **state), OU.sample(0, 0.5, [0.2], 4, **state)[:, 0]
+    )
+    law, other = OU.at(0.5, 0.2, PARAMS), OU.at(0.5, [0.2], PARAMS)
+    assert law.mean().shape == law.std().shape == law.ppf(0.3).shape == law.x0.shape == ()
+    assert law.rvs(5, random_state=0).shape == (5,)
+    assert law.cdf(x).shape == law.pdf(x).shape == (3,)
+    np.testing.assert_array_equal(law.cdf(x), other.cdf(x[:, None]))
+    np.testing.assert_allclose(law.expect(lambda x: x**2).value, other.moment(2)[0], rtol=1e-13)
+    slope = jax.grad(lambda x0: OU.at(0.5, x0, PARAMS).mean())(0.2)
+    np.testing.assert_allclose(slope, np.exp(-0.8 * 0.5), rtol=1e-12)
+    assert not OU.outside(0.2, PARAMS)
+    learned = still_density(df.models.ornstein_uhlenbeck(1))
+    assert learned.coverage(0.2).shape == ()
+
+
+def test_arrays_of_states_keep_their_axis():
+    with pytest.raises(ValueError, match="x\\[..., None\\]"):
+        OU.log_prob([0.1, 0.2], 0.5, [0.2], PARAMS)
+    assert OU.log_prob([0.1], 0.5, [0.2], PARAMS).shape == ()

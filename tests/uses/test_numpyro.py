@@ -118,3 +118,12 @@ def test_equal_domains_are_equal_constraints():
     assert Inside((df.Positive(),)) != Inside((df.Interval(0.0, 1.0),))
     again = jax.tree.unflatten(*reversed(jax.tree.flatten(Inside((df.Positive(),)))))
     assert again == Inside((df.Positive(),))
+
+
+def test_moments_and_quantiles_are_those_of_the_law():
+    found, frozen = law(), OU.at(0.5, X0, PARAMS)
+    np.testing.assert_allclose(found.mean, frozen.mean(), rtol=1e-13)
+    np.testing.assert_allclose(found.variance, frozen.var(), rtol=1e-13)
+    np.testing.assert_allclose(found.icdf(0.3), frozen.ppf(0.3), rtol=1e-13)
+    np.testing.assert_allclose(found.cdf(X0), frozen.cdf(X0), rtol=1e-13)
+    np.testing.assert_allclose(found.entropy(), frozen.entropy(), rtol=1e-13)

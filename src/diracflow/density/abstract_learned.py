@@ -20,7 +20,11 @@ from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..training.state import Status
 from ..transition.broadcast import map_points
-from ..transition.transition_density import AbstractTransitionDensity, checked_query
+from ..transition.transition_density import (
+    AbstractTransitionDensity,
+    checked_query,
+    with_axis,
+)
 from .provenance import Provenance
 
 if TYPE_CHECKING:
@@ -147,7 +151,7 @@ class AbstractLearnedDensity(AbstractTransitionDensity):
         - `params`, `start_time`: parameters and start time, which count as part of the start.
             Inside the box of a `Uniform` law all of them count alike.
         """
-        start = checked_point("x0", x0, self.dim)
+        start = checked_point("x0", with_axis(self.dim, x0), self.dim)
         return self.scope.coverage(self._joined(start, params, start_time))
 
     def save(self, path: str | os.PathLike) -> None:

@@ -116,6 +116,10 @@ class ComposedDensity(AbstractLearnedDensity):
             self.lattice = lattice_for(self._inner, self._division, law)
 
     @property
+    def pathwise(self) -> bool:
+        return self.base.pathwise
+
+    @property
     def domain(self) -> tuple[AbstractDomain, ...]:
         return self.base.domain
 

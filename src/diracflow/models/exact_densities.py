@@ -87,6 +87,10 @@ class ExactBenes(AbstractExactDensity):
         self.dim = len(rotation)
         self.noise_dim = 2 * self.dim  # a sign and a displacement for each axis
 
+    @property
+    def pathwise(self) -> bool:
+        return False
+
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         t, inverse = state, jnp.asarray(self.rotation.T, x.dtype)
         y, y0 = inverse @ x, inverse @ x0
@@ -262,6 +266,10 @@ class Fixed(AbstractExactDensity):
         self.density, self.params = density, ()
         self.values = tuple(float(params[name]) for name in density.params)
         self.dim, self.noise_dim = density.dim, density.noise_dim
+
+    @property
+    def pathwise(self) -> bool:
+        return self.density.pathwise
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:

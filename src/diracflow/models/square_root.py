@@ -43,6 +43,10 @@ class ExactCIR(AbstractExactDensity):
         self.dim, self.noise_dim = 1, 2
 
     @property
+    def pathwise(self) -> bool:
+        return False
+
+    @property
     def domain(self) -> tuple[AbstractDomain, ...]:
         return HALF_LINE
 

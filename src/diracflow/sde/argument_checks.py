@@ -168,6 +168,11 @@ def real_numbers(name: str, value: Any) -> Array:
             known = np.asarray(value)
         except (TypeError, ValueError):  # also a sequence of traced numbers
             known = None
+        if known is not None and known.dtype.kind in "mM":
+            raise ValueError(
+                f"`{name}` must be an array of real numbers; got dates, whose unit of time is not "
+                'stated. Use `times, states = diracflow.observed(frame, unit="day")`.'
+            )
         if known is not None and known.dtype.kind in "fiu":
             numbers_of: Any = known.astype(dtype, copy=False)
             return numbers_of

@@ -34,12 +34,12 @@ class SDE(eqx.Module):
     **Arguments:**
 
     - `drift`: the function $b(t, x)$ of a scalar and a point of shape `(dim,)`. It returns shape
-        `(dim,)`.
+        `(dim,)`, or a scalar in one dimension.
     - `diffusion`: the function $\sigma(t, x)$, a square root of the covariance
         $\Sigma = \sigma\sigma^\top$. It returns shape `(dim, m)`, one column for each of the `m`
-        independent Brownian motions, or, if `dim` is 1, optionally a scalar. Constant noise may be
-        passed as a number (one dimension), a vector (its entries are the diagonal of $\sigma$) or a
-        matrix of shape `(dim, m)`.
+        independent Brownian motions. A vector of length `dim` is the diagonal of $\sigma$, and in
+        one dimension a scalar is accepted. Constant noise may be passed as such a number, vector or
+        matrix.
     - `dim`: the dimension $d$ of the state. It may be omitted if `diffusion` is constant.
     - `params`: names of parameters. Coefficients then take a third argument, a mapping `p` of these
         names to scalars.
@@ -94,20 +94,20 @@ class SDE(eqx.Module):
             )
         names = _checked_names(params)
         drift_shape = _traced_shape("drift", drift, dim, names)
-        if drift_shape != (dim,):
+        if drift_shape != (dim,) and (dim, drift_shape) != (1, ()):
             raise ValueError(
                 f"`drift{_arguments(names)}` must return shape ({dim},), one number for each "
                 f"component; got {drift_shape}."
             )
         diffusion_shape = _traced_shape("diffusion", diffusion, dim, names)
-        if diffusion_shape == () and dim == 1:
-            diffusion_shape = (1, 1)
+        if diffusion_shape == (dim,) or (dim, diffusion_shape) == (1, ()):
+            diffusion_shape = (dim, dim)  # diagonal
         if len(diffusion_shape) != 2 or diffusion_shape[0] != dim or diffusion_shape[1] < 1:
             must = "` must have" if constant else f"{_arguments(names)}` must return"
             raise ValueError(
                 f"`diffusion{must} shape ({dim}, m), one column for each Brownian motion; got "
                 f"{diffusion_shape}. For independent noise in each component "
-                f"{f'pass a vector of length {dim}' if constant else 'return `jnp.diag(...)`'}."
+                f"{'pass' if constant else 'return'} a vector of length {dim}."
             )
         self.domain = domains_of(domain, dim)
         self._drift = drift
@@ -154,13 +154,13 @@ class SDE(eqx.Module):
     def drift(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return the drift $b(t, x)$ at one state."""
         x = self._point(x)
-        return jnp.asarray(self._drift(t, x, *self._parameters()), x.dtype)
+        return jnp.asarray(self._drift(t, x, *self._parameters()), x.dtype).reshape(self.dim)
 
     def diffusion(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d m"]:
         r"""Return the diffusion $\sigma(t, x)$ at one state, a square root of the covariance."""
         x = self._point(x)
         sigma = jnp.asarray(self._diffusion(t, x, *self._parameters()), x.dtype)
-        return sigma if sigma.ndim else sigma.reshape(1, 1)
+        return sigma if sigma.ndim == 2 else jnp.diag(sigma.reshape(self.dim))
 
     def covariance(self, t: Float[ArrayLike, ""], x: Float[Array, " d"]) -> Float[Array, "d d"]:
         r"""Return the covariance $\Sigma = \sigma\sigma^\top$ at one state."""

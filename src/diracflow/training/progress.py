@@ -98,6 +98,17 @@ class PlainProgress(Progress):
         self._write(f"{status.name.lower()}: {status.value}")
 
 
+class CallbackProgress(Progress):
+    """A display that calls a function of the user with the `Record` of every step."""
+
+    def __init__(self, horizon: float, callback: Callable[[Record], object]):
+        super().__init__(horizon)
+        self._callback = callback
+
+    def _show(self, record: Record) -> None:
+        self._callback(record)
+
+
 class LiveProgress(Progress):
     """A display that redraws one line of a terminal after every step."""
 

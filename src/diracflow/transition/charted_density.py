@@ -26,6 +26,10 @@ class MappedDensity(AbstractTransitionDensity):
         self.horizon = density.horizon
 
     @property
+    def pathwise(self) -> bool:
+        return self.density.pathwise
+
+    @property
     def start_time(self) -> float | None:
         return self.density.start_time
 

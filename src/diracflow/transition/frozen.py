@@ -1,57 +1,90 @@
-"""The law of a transition density at fixed time and start, with the methods of SciPy's laws."""
+"""The law of a transition density at fixed time and start."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
-import jax.random as jr
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..distribution.abstract_distribution import AbstractDistribution
+from ..distribution.weighted_points import WeightedPoints
+from ..sde.domains import AbstractDomain
 from ..sde.parameters import Params
+from .batching import in_batches
+from .programs import images, log_probs
 
 if TYPE_CHECKING:
     from .transition_density import AbstractTransitionDensity
 
 
-class Frozen(eqx.Module):
+class Frozen(AbstractDistribution):
     """A transition density at fixed time, start, parameters and start time."""
 
     density: "AbstractTransitionDensity"
     t: Float[Array, "*batch"]
-    x0: Float[Array, "*batch d"]
-    params: Params
-    start_time: Float[Array, "*batch"] | None
+    start: Float[Array, "*batch d+k"]  # followed by parameters and start time
+    scalar: bool = eqx.field(static=True, default=False)
 
-    def logpdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return the log-density at `x`, whose last axis is the state."""
-        return self.density.log_prob(x, self.t, self.x0, self.params, start_time=self.start_time)
+    @property
+    def dim(self) -> int:
+        return self.density.dim
 
-    def pdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return the density at `x`, whose last axis is the state."""
-        return self.density.prob(x, self.t, self.x0, self.params, start_time=self.start_time)
+    @property
+    def noise_dim(self) -> int:
+        return self.density.noise_dim
 
-    def rvs(
-        self,
-        size: int | tuple[int, ...] | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> Float[np.ndarray, "*size d"]:
-        """Return independent draws as a NumPy array.
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return self.density.domain
 
-        **Arguments:**
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return np.broadcast_shapes(self.t.shape, self.start.shape[:-1])
 
-        - `size`: leading shape of the draws; one draw by default.
-        - `random_state`: a seed or a NumPy generator; by default draws differ from call to call.
-        """
-        try:
-            generator = np.random.default_rng(random_state)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "`random_state` must be a whole number that is not negative, a NumPy generator or "
-                f"None; got {random_state!r}."
-            ) from None
-        seed = generator.integers(2**32, dtype=np.uint32)
-        shape = () if size is None else size
-        draws = self.density.sample(
-            jr.key(seed), self.t, self.x0, shape, self.params, start_time=self.start_time
-        )
-        return np.asarray(draws)
+    @property
+    def x0(self) -> Float[Array, "*batch d"]:
+        """The start."""
+        return self._states(self.start[..., : self.dim])
+
+    @property
+    def params(self) -> Params:
+        """The parameters by name."""
+        return self.density._keywords(self.start[..., self.dim :])["params"]
+
+    @property
+    def start_time(self) -> Float[Array, "*batch"] | None:
+        """The start time, if the density depends on it."""
+        return self.density._keywords(self.start[..., self.dim :])["start_time"]
+
+    @property
+    def _scalar(self) -> bool:
+        return self.scalar
+
+    @property
+    def _monotone(self) -> bool:
+        # In one dimension a smooth invertible map is monotone.
+        density = self.density
+        return density.dim == density.noise_dim == 1 and not density.averages
+
+    def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+        return in_batches(log_probs, self.density, self.t, x, self.start)
+
+    def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
+        return in_batches(images, self.density, self.t, noise, self.start)
+
+    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        self.density._require_samples(self.start)
+        return super()._draw(key, shape)
+
+    def _simulated(self, points: int, key: Any) -> WeightedPoints:
+        self.density._require_samples(self.start)
+        x, weights = super()._simulated(points, key)
+        traced = any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(self))
+        if traced and not self.density.pathwise:
+            # Draws do not move with the arguments; their weights do.
+            x = jax.lax.stop_gradient(x)
+            values = self._log_probs(x)
+            weights = weights * jnp.exp(values - jax.lax.stop_gradient(values))
+        return WeightedPoints(x, weights)

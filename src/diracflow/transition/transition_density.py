@@ -20,6 +20,7 @@ from ..sde.argument_checks import (
     checked_point,
     checked_shape,
     checked_time,
+    real_numbers,
 )
 from ..sde.domains import AbstractDomain, Real, require_inside
 from ..sde.parameters import Bounds, Params, checked_params, checked_start_time, joined
@@ -41,7 +42,8 @@ class AbstractTransitionDensity(eqx.Module):
     Queries have these arguments in common:
 
     - `t`: time since the start, positive and at most `horizon`.
-    - `x0`: the start, inside the `domain`.
+    - `x0`: the start, inside the `domain`. If it is a scalar, which needs one component, states
+        have no axis: not `x`, and not the result.
     - `params`: a mapping from the names in the attribute `params` to values, if there are any.
     - `start_time`: the time $s$ of the start, if the attribute `start_time` is `None`.
     - `strict`: raise an error, rather than warn once, if a start lies outside the law that the
@@ -128,7 +130,7 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Return the gradient of the log-density in `x`; arguments are those of `log_prob`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return in_batches(scores, self._restricted(query[0]), *query)
+        return self._as_given(x0, in_batches(scores, self._restricted(query[0]), *query))
 
     def start_score(
         self,
@@ -142,7 +144,7 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Return the gradient of the log-density in `x0`; arguments are those of `log_prob`."""
         query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return in_batches(start_scores, self._restricted(query[0]), *query)
+        return self._as_given(x0, in_batches(start_scores, self._restricted(query[0]), *query))
 
     def sample(
         self,
@@ -164,11 +166,11 @@ class AbstractTransitionDensity(eqx.Module):
         - `t`, `x0`, `params`, `start_time`, `strict`: as for all queries, see above.
         """
         key, sizes = checked_key(key), checked_shape(shape)
-        t, x0 = checked_query(self, t, params, strict, start_time, x0=x0)
-        self._require_samples(x0)
-        batch = np.broadcast_shapes(t.shape, x0.shape[:-1])
+        t, start = checked_query(self, t, params, strict, start_time, x0=x0)
+        self._require_samples(start)
+        batch = np.broadcast_shapes(t.shape, start.shape[:-1])
         noise = jr.normal(key, (*sizes, *batch, self.noise_dim))
-        return in_batches(images, self, t, noise, x0)
+        return self._as_given(x0, in_batches(images, self, t, noise, start))
 
     def at(
         self,
@@ -184,7 +186,25 @@ class AbstractTransitionDensity(eqx.Module):
         Arguments are as for all queries, see above.
         """
         t, start = checked_query(self, t, params, strict, start_time, x0=x0)
-        return Frozen(self, t, start[..., : self.dim], **self._keywords(start[..., self.dim :]))
+        return Frozen(self._restricted(t), t, start, is_scalar(self.dim, x0))
+
+    def plot(
+        self,
+        t: float,
+        x0: Float[ArrayLike, " d"],
+        params: Params | None = None,
+        *,
+        start_time: float | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the law at one time and start in one panel, and return its `Axes`.
+
+        **Arguments:**
+
+        - `t`, `x0`, `params`, `start_time`: as for all queries, see above.
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return self.at(t, x0, params, start_time=start_time).plot(ax)
 
     def outside(
         self,
@@ -198,8 +218,16 @@ class AbstractTransitionDensity(eqx.Module):
         outside the box of a `Uniform` law. Exact densities hold for all starts. Arguments are as
         for all queries, see above.
         """
-        start = checked_point("x0", x0, self.dim)
+        start = checked_point("x0", with_axis(self.dim, x0), self.dim)
         return self._outside(self._joined(start, params, start_time))
+
+    @property
+    def pathwise(self) -> bool:
+        """`True` if the derivative of an expectation is the expectation of that of the draws.
+
+        It is not if draws jump, or are not differentiable, as functions of start and parameters.
+        """
+        return True
 
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
@@ -220,6 +248,10 @@ class AbstractTransitionDensity(eqx.Module):
     def param_bounds(self) -> Bounds:
         """Lower and upper bound of each bounded parameter, by name."""
         return {}
+
+    def _as_given(self, x0: ArrayLike, x: Float[Array, "*batch d"]) -> Array:
+        """Return states as the caller writes them, without an axis if the start is a scalar."""
+        return x[..., 0] if is_scalar(self.dim, x0) else x
 
     def _joined(
         self,
@@ -296,6 +328,9 @@ def checked_query(
     be infinite.
     """
     t = checked_time(t, density.horizon, density._why_horizon)
+    # As `is_scalar`, which a query of several components need not call.
+    if density.dim == 1 and "x0" in points and np.ndim(points["x0"]) == 0:
+        points = {name: real_numbers(name, p)[..., None] for name, p in points.items()}
     checked = {name: checked_point(name, p, density.dim, finite) for name, p in points.items()}
     if "x0" in checked:
         x0 = checked["x0"]
@@ -305,6 +340,16 @@ def checked_query(
     if len({t.shape, *(p.shape[:-1] for p in checked.values())} - {()}) > 1:
         checked_batch(t=t.shape, **{name: p.shape[:-1] for name, p in checked.items()})
     return (t, *checked.values())
+
+
+def is_scalar(dim: int, x0: ArrayLike) -> bool:
+    """Return `True` if a start is a scalar, so that states have no axis."""
+    return dim == 1 and np.ndim(x0) == 0
+
+
+def with_axis(dim: int, x0: ArrayLike) -> ArrayLike:
+    """Return a start with an axis of components, also if it is a scalar."""
+    return real_numbers("x0", x0)[None] if is_scalar(dim, x0) else x0
 
 
 def require_density(value: object, name: str = "density") -> None:

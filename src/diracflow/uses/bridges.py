@@ -41,6 +41,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..distribution.lazy_plot import plotted
 from ..equation.moving_frame import Frame
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
 from ..sde.chart import Chart
@@ -105,6 +106,15 @@ class Bridge(eqx.Module):
     def resample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count steps+1 d"]:
         """Draw `count` equally weighted paths, with repetition, by systematic resampling."""
         return self.paths[systematic(checked_key(key), self.weights, checked_count("count", count))]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the median and the 90 % band of each component, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
 
 
 def bridge(

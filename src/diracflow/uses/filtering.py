@@ -19,11 +19,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
+from ..distribution.lazy_plot import plotted
+from ..distribution.particles import Particles
 from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
 from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .simulation import jumps_to
 from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
 from .weights import WeightsVanished, effective_fraction, systematic, weighted_quantiles
 
@@ -50,6 +53,30 @@ class Filtered(eqx.Module):
     def log_evidence(self) -> float:
         """Logarithm of the estimated density of all observations."""
         return float(jnp.sum(self.log_evidences))
+
+    def at(self, index: int) -> Particles:
+        """Return the law of the state at one time, with moments, quantiles and draws.
+
+        Only filters with `history=True` have stored it.
+
+        **Arguments:**
+
+        - `index`: the index of the time; negative ones count from the end.
+        """
+        if self.particles is None or self.weights is None:
+            raise ValueError("Particles were not stored; call `filter` with `history=True`.")
+        if not -len(self.times) <= index < len(self.times):
+            raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
+        return Particles(self.particles[index], self.weights[index])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
 
 
 class FilterOutput(TypedDict, total=False):
@@ -207,22 +234,7 @@ def _schedule(
     density: AbstractTransitionDensity, times: ArrayLike, observations: ArrayLike, start: float
 ) -> _Schedule:
     """Return jumps within the density's horizon, from `start` through all `times`."""
-    instants = np.asarray(real_numbers("times", times), dtype=float)
-    if instants.ndim != 1 or len(instants) == 0:
-        raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
-    if not np.all(np.isfinite(instants)):
-        raise ValueError("`times` must be finite.")
-    late = np.diff(instants) <= 0
-    if np.any(late):
-        raise ValueError(
-            f"`times` must increase; got {instants[:-1][late][0]:g} then {instants[1:][late][0]:g} "
-            f"at index {int(np.argmax(late)) + 1}. Combine observations of one time in one row."
-        )
-    if instants[0] < start:
-        raise ValueError(
-            f"The first time, {instants[0]:g}, lies before the start, {start:g}, at which the "
-            "initial law holds; pass `start`."
-        )
+    instants, gaps, counts = jumps_to(times, start, density.horizon)
     table = np.asarray(real_numbers("observations", observations), dtype=float)
     if np.any(np.isinf(table)):
         raise ValueError("`observations` must be finite, or NaN if missing.")
@@ -231,9 +243,6 @@ def _schedule(
             f"`observations` must have one entry for each of the {len(instants)} times; got shape "
             f"{table.shape}."
         )
-    gaps = np.diff(instants, prepend=start)
-    # A gap equal to the horizon must pass although the subtraction may have rounded it upwards.
-    counts = np.maximum(1, np.ceil(gaps / density.horizon - 1e-9)).astype(int)
     last_jump = np.cumsum(counts) - 1
     missing = np.isnan(table.reshape(len(table), -1)).all(axis=1)
     observed = np.zeros(counts.sum(), dtype=bool)

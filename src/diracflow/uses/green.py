@@ -17,20 +17,18 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy.special import logsumexp, ndtri
+from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..sde.argument_checks import (
-    checked_count,
-    checked_key,
-    checked_point,
-    checked_shape,
-    real_numbers,
-)
+from ..distribution.abstract_distribution import POINTS, AbstractDistribution
+from ..distribution.weighted_points import WeightedPoints, normal_sets
+from ..sde.argument_checks import checked_count, checked_point, real_numbers
+from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.quasi_random import sobol
-from ..transition.programs import StartMixture, log_probs
+from ..transition.batching import in_batches
+from ..transition.programs import StartMixture, images, log_probs
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .reversal import reversed_gaussian
 from .underlying_sde import require_one_time, scalars
@@ -43,13 +41,21 @@ _SETS = 8
 _PATHS = 4096
 
 
-class AbstractPropagated(eqx.Module):
+class AbstractPropagated(AbstractDistribution):
     """The law at time `t` of the process started from an initial law."""
 
     density: AbstractTransitionDensity
     draws: Float[Array, "*n d"]  # of the initial law
     t: Float[Array, ""]
     tail: Float[Array, " k"]  # parameters and start time, which follow each start
+
+    @property
+    def dim(self) -> int:
+        return self.density.dim
+
+    @property
+    def domain(self) -> tuple[AbstractDomain, ...]:
+        return self.density.domain
 
     @property
     def outside(self) -> float:
@@ -71,41 +77,45 @@ class AbstractPropagated(eqx.Module):
         """Return logarithms of independent estimates of the density at one point."""
 
     @abc.abstractmethod
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         """Draw starts from the initial law."""
-
-    def log_prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return the log-density at `x`, whose last axis is the state."""
-        return self._at_points(x)[0]
-
-    def prob(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return the density at `x`, whose last axis is the state."""
-        return jnp.exp(self.log_prob(x))
 
     def standard_error(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the relative standard error of the density at `x`, which is that of `log_prob`."""
-        return self._at_points(x)[1]
+        return self._at_points(self._points(x))[1]
 
-    def sample(
-        self, key: PRNGKeyArray, shape: int | tuple[int, ...] = ()
-    ) -> Float[Array, "*shape d"]:
-        """Return independent draws.
+    def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+        return self._at_points(x)[0]
 
-        **Arguments:**
-
-        - `key`: a random key, or a seed.
-        - `shape`: number of draws, or their leading shape.
-        """
-        start_key, move_key = jr.split(checked_key(key))
-        x0 = self._draw(start_key, checked_shape(shape))
+    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+        start_key, move_key = jr.split(key)
+        x0 = self._draw_starts(start_key, shape)
         return self.density.sample(move_key, self.t, x0, **self._keywords)
+
+    def _weighted(self, points: int = POINTS, key: Any = 0) -> WeightedPoints:
+        # Cheaper than an integral of the density, which is itself a mean over starts.
+        return self._simulated(points, key)
+
+    def _simulated(self, points: int, key: Any) -> WeightedPoints:
+        law, dim = getattr(self, "law", None), self.dim
+        columns = 1 if law is None else dim  # one number selects a draw
+        noise = jnp.asarray(normal_sets(points, columns + self.density.noise_dim, key))
+        u = ndtr(noise[..., :columns])
+        if law is None:
+            rows = self.draws.reshape(-1, dim)
+            x0 = rows[jnp.minimum((u[..., 0] * len(rows)).astype(int), len(rows) - 1)]
+        else:
+            x0 = law.transport(u)
+        x = in_batches(
+            images, self.density, self.t, noise[..., columns:], _with_tail(x0, self.tail)
+        )
+        return WeightedPoints(x, jnp.full(x.shape[:2], 1 / x.shape[1], x.dtype))
 
     @property
     def _keywords(self) -> dict[str, Any]:
         return self.density._keywords(self.tail)
 
-    def _at_points(self, x: Float[ArrayLike, "*batch d"]) -> tuple[Array, Array]:
-        points = checked_point("x", x, self.density.dim)
+    def _at_points(self, points: Float[Array, "*batch d"]) -> tuple[Array, Array]:
         mean, error = _means(self, points.reshape(-1, self.density.dim))
         return mean.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
 
@@ -130,7 +140,7 @@ class PropagatedStarts(AbstractPropagated):
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
         return self.mixture.log_probs(x)
 
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         if self.law is not None:
             return self.law.sample(key, shape)
         return self.draws[jr.randint(key, shape, 0, len(self.draws))]
@@ -160,7 +170,7 @@ class PropagatedLaw(AbstractPropagated):
         log_terms = jnp.where(possible, log_rho + log_p0 - log_drawn, -jnp.inf)
         return logsumexp(log_terms, axis=1) - jnp.log(x0.shape[1])
 
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
+    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         return self.law.sample(key, shape)
 
 
@@ -188,10 +198,11 @@ def propagate(
 
     **Returns:**
 
-    The law at time `t`, with `log_prob(x)`, `prob(x)`, `standard_error(x)` (relative, of the
-    density), `sample(key, shape)` and `outside`, the part of the initial law for which the density
-    was not made. With a law, all times are accurate. With draws the transition density must be wide
-    compared with the distance between them; `standard_error` shows if it is not.
+    The law at time `t`, a `diracflow.AbstractDistribution`: `log_prob(x)`, `sample(key, shape)`,
+    moments, quantiles, marginals. It also has `standard_error(x)`, the relative standard error of
+    the density, and `outside`, the part of the initial law for which the density was not made. With
+    a law, all times are accurate. With draws the transition density must be wide compared with the
+    distance between them; `standard_error` shows if it is not.
     """
     params = scalars(density, params)
     require_one_time("t", t)

@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from ..sde.argument_checks import checked_key, checked_point, checked_shape
 from ..sde.domains import AbstractDomain, Real
 from ..sde.parameters import Params
+from ..transition.frozen import Frozen
 from ..transition.programs import images, log_probs
 from ..transition.transition_density import (
     AbstractTransitionDensity,
@@ -83,6 +84,31 @@ class Transition(_Distribution):
     def support(self) -> Any:
         """Constraint that the state lies inside the domain of the SDE."""
         return support_of(self.held.density.domain)
+
+    @property
+    def mean(self) -> Float[Array, "*batch d"]:
+        """Mean of the state."""
+        return self._law().mean()
+
+    @property
+    def variance(self) -> Float[Array, "*batch d"]:
+        """Variance of each component."""
+        return self._law().var()
+
+    def cdf(self, value: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+        """Return the distribution function, of each component if there are several."""
+        return self._law().cdf(value)
+
+    def icdf(self, q: Float[Array, "*batch"]) -> Float[Array, "*batch d"]:
+        """Return the quantile of each component."""
+        return self._law().ppf(q)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Return the differential entropy in nats."""
+        return self._law().entropy()
+
+    def _law(self) -> Frozen:
+        return Frozen(self.held.density._restricted(self.t), self.t, self.start)
 
     def log_prob(self, value: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the log-density at `value`."""

@@ -1,0 +1,1 @@
+"""Complete distributions: moments, distribution functions, marginals and conditionals."""

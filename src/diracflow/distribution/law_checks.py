@@ -1,0 +1,67 @@
+"""Checks of the arguments of methods of laws."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..sde.argument_checks import real_numbers
+from .weighted_points import WeightedPoints, map_states
+
+
+def function_values(
+    f: Callable[[Array], Array], x: Float[Array, "*n d"], shape: tuple[int, ...]
+) -> Float[Array, "*n"]:
+    """Return the values of a function of one state, which users know as having the given `shape`.
+
+    Raise an error unless they are real numbers.
+    """
+    try:
+        values = map_states(f, x)
+    except Exception as error:
+        raise ValueError(
+            f"`f` must be a function of one state of shape {shape}, written with `jax.numpy`; it "
+            f"could not be traced ({type(error).__name__}: {error}). Index components as `x[0]`, "
+            "not `x[:, 0]`."
+        ) from error
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"`f` must return real numbers; got dtype {values.dtype}.")
+    return values
+
+
+def checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a method of a law, after checking their names."""
+    unknown = set(options) - {"points", "key"}
+    if unknown:
+        raise ValueError(f"Options are `points` and `key`; got {', '.join(sorted(unknown))}.")
+    return options
+
+
+def checked_levels(name: str, q: ArrayLike) -> Float[Array, "*batch"]:
+    """Return probabilities; known ones must lie strictly between 0 and 1."""
+    levels = real_numbers(name, q)
+    if not isinstance(levels, jax.core.Tracer):
+        known = np.asarray(levels)
+        bad = ~((known > 0) & (known < 1))
+        if np.any(bad):
+            raise ValueError(
+                f"`{name}` must lie strictly between 0 and 1; got {known[bad].ravel()[0]:g}. "
+                "Percentages are divided by 100."
+            )
+    return jnp.asarray(levels)
+
+
+def require_numbers(value: Array, points: WeightedPoints, values: Array) -> None:
+    """Raise if a known expectation is not a number, and name a state at which `f` is not."""
+    if isinstance(value, jax.core.Tracer) or not bool(jnp.any(jnp.isnan(value))):
+        return
+    flat = np.asarray(values).reshape(int(np.prod(points.x.shape[:-1])), -1)
+    bad = np.isnan(flat).any(axis=1)
+    where = np.asarray(points.x).reshape(len(flat), -1)[int(np.argmax(bad))].tolist()
+    raise ValueError(
+        f"`f` returned NaN at the state {where}. It must be defined in the whole domain; use "
+        "`jnp.where` with a harmless argument on the other branch."
+    )

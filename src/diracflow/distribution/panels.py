@@ -1,0 +1,229 @@
+r"""One-dimensional laws given by their density, integrated over Gauss--Legendre panels.
+
+With the domain's map $\varphi$ onto the line, and $c$, $s$ mean and standard deviation of
+$\varphi(X)$, the variable of integration is $u$ with $\varphi(x) = c + s\sinh u$. Tails are then
+short whatever their kind. Panels divide the interval outside of which the density of $u$ is below
+rounding. The left and the right integral are summed separately, so that both tails are accurate.
+"""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..sde.domains import AbstractDomain
+from .root_finding import NODE_WEIGHTS, NODES, increasing_root, without_gradient
+from .weighted_points import WeightedPoints
+
+if TYPE_CHECKING:
+    from .abstract_distribution import AbstractDistribution
+
+# Points that locate the law.
+LOCATING = 256
+# Panels of the distribution function.
+PANELS = 48
+# The interval of u is found on this grid, which ends 4000 standard deviations from the mean.
+_GRID = np.linspace(-9.0, 9.0, 289)
+
+
+class Panels(eqx.Module):
+    """The variable of integration of a law, and the ends of its panels."""
+
+    law: "AbstractDistribution"
+    centre: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+    low: Float[Array, "*batch"]
+    high: Float[Array, "*batch"]
+    count: int = eqx.field(static=True)
+
+    @property
+    def width(self) -> Float[Array, "*batch"]:
+        """The length of a panel."""
+        return (self.high - self.low) / self.count
+
+    def state(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Return the states at values of the variable."""
+        return _placed(self.law.domain[0], self.centre, self.scale, u)[0]
+
+    def variable(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Return the values of the variable at states inside the domain."""
+        centre, scale = _leading(x.ndim, self.centre, self.scale)
+        return jnp.arcsinh((self.law.domain[0].to_real(x) - centre) / scale)
+
+    def log_density(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Return the log-density of the variable, minus infinity where it is not defined."""
+        x, change = _placed(self.law.domain[0], self.centre, self.scale, u)
+        return _changed(self.law._log_probs(x[..., None]), change)
+
+    def nodes(self) -> tuple[Float[Array, "n *batch"], Float[Array, "n *batch"]]:
+        """Return the nodes of all panels, and their weights times the density."""
+        u, weights = _panel_points(self.low, self.width, self.count)
+        return u, _weighted_by(weights, self.log_density(u))
+
+    def masses(self) -> Float[Array, "count *batch"]:
+        """Return the mass of each panel."""
+        weights = self.nodes()[1]
+        return jnp.sum(weights.reshape(self.count, -1, *weights.shape[1:]), axis=1)
+
+    def tails(
+        self, u: Float[Array, "*batch"], masses: Float[Array, "count *batch"]
+    ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"], Float[Array, "*batch"]]:
+        """Return the mass below and above values of the variable, and the density there."""
+        points, panel = _tail_points(self.low, self.width, self.count, u)
+        return _tail_sums(self.low, self.width, masses, u, panel, self.log_density(points))
+
+
+# The functions below are compiled one by one. The density is evaluated between them by a program
+# that is compiled once, since its compilation may take seconds.
+
+
+def _leading(ndim: int, *arrays: Array) -> list[Array]:
+    return [a.reshape(*[1] * (ndim - a.ndim), *a.shape) for a in arrays]
+
+
+@eqx.filter_jit
+def _placed(domain: AbstractDomain, centre: Array, scale: Array, u: Array) -> tuple[Array, Array]:
+    """Return states and the logarithm of their derivative in the variable."""
+    centre, scale = _leading(u.ndim, centre, scale)
+    x = domain.from_real(centre + scale * jnp.sinh(u))
+    return x, jnp.log(jnp.cosh(u)) + jnp.log(scale) - domain.log_slope(x)
+
+
+@eqx.filter_jit
+def _changed(log_prob: Array, change: Array) -> Array:
+    value = log_prob + change
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+@eqx.filter_jit
+def _weighted_by(weights: Array, log_density: Array) -> Array:
+    return weights * jnp.exp(log_density)
+
+
+@eqx.filter_jit
+def _panel_points(low: Array, width: Array, count: int) -> tuple[Array, Array]:
+    index = jnp.arange(count, dtype=low.dtype)[:, None]
+    steps = (index + jnp.asarray(NODES, low.dtype)[None]).reshape(-1, *[1] * low.ndim)
+    weights = jnp.tile(jnp.asarray(NODE_WEIGHTS, low.dtype), count)
+    return low[None] + width[None] * steps, weights.reshape(steps.shape) * width[None]
+
+
+@eqx.filter_jit
+def _tail_points(low: Array, width: Array, count: int, u: Array) -> tuple[Array, Array]:
+    """Return the nodes between a value and both ends of its panel, the value, and the panel."""
+    low, width = _leading(u.ndim, low, width)
+    panel = jnp.clip(jnp.floor(jax.lax.stop_gradient((u - low) / width)), 0, count - 1)
+    left, right = low + width * panel, low + width * (panel + 1)
+    nodes = jnp.asarray(NODES, u.dtype).reshape(-1, *[1] * u.ndim)
+    first, last = left[None] + (u - left)[None] * nodes, u[None] + (right - u)[None] * nodes
+    return jnp.concatenate([first, last, u[None]]), panel
+
+
+@eqx.filter_jit
+def _tail_sums(
+    low: Array, width: Array, masses: Array, u: Array, panel: Array, log_density: Array
+) -> tuple[Array, Array, Array]:
+    parts = masses.reshape(len(masses), *[1] * (u.ndim - low.ndim), *low.shape)
+    low, width = _leading(u.ndim, low, width)
+    left, right = low + width * panel, low + width * (panel + 1)
+    number = jnp.arange(len(masses), dtype=u.dtype).reshape(-1, *[1] * u.ndim)
+    below = jnp.sum(jnp.where(number < panel[None], parts, 0.0), axis=0)
+    above = jnp.sum(jnp.where(number > panel[None], parts, 0.0), axis=0)
+    heights = jnp.exp(log_density)
+    weights = jnp.asarray(NODE_WEIGHTS, u.dtype).reshape(1, -1, *[1] * u.ndim)
+    sums = jnp.sum(weights * heights[:-1].reshape(2, len(NODES), *u.shape), axis=1)
+    return below + (u - left) * sums[0], above + (right - u) * sums[1], heights[-1]
+
+
+@eqx.filter_jit
+def _located(domain: AbstractDomain, points: WeightedPoints) -> tuple[Array, Array]:
+    """Return mean and standard deviation on the real line."""
+    mean, covariance = WeightedPoints(domain.to_real(points.x), points.weights).moments()
+    return mean[..., 0], jnp.sqrt(covariance[..., 0, 0])
+
+
+@eqx.filter_jit
+def _ends(grid: Array, heights: Array) -> tuple[Array, Array]:
+    """Return the interval outside of which the mass is below rounding, in both tails."""
+    floor = jnp.max(heights, axis=0, keepdims=True) + 3 * jnp.log(jnp.finfo(grid.dtype).eps)
+    step = _GRID[1] - _GRID[0]
+    low = jnp.min(jnp.where(heights > floor, grid, jnp.inf), axis=0) - step
+    return low, jnp.max(jnp.where(heights > floor, grid, -jnp.inf), axis=0) + step
+
+
+def panels_of(law: "AbstractDistribution", count: int) -> Panels:
+    """Return panels that cover a law. They do not depend on derivatives."""
+    fixed = without_gradient(law)
+    mean, scale = _located(law.domain[0], fixed._simulated(LOCATING, 0))
+    grid = jnp.asarray(_GRID, scale.dtype).reshape(-1, *[1] * scale.ndim)
+    grid = jnp.broadcast_to(grid, (len(grid), *scale.shape))
+    heights = Panels(fixed, mean, scale, mean, scale, 1).log_density(grid)
+    ends = jax.lax.stop_gradient((mean, scale, *_ends(grid, heights)))
+    return Panels(law, *ends, count)
+
+
+def panel_nodes(law: "AbstractDistribution", count: int) -> WeightedPoints:
+    """Return the nodes of two rules with different panels."""
+    first, sets = panels_of(law, count), []
+    margin = first.width / 2
+    ends = first.low - margin, first.high + margin
+    for panels in (first, Panels(law, first.centre, first.scale, *ends, count)):
+        u, weights = panels.nodes()
+        sets.append((panels.state(u)[..., None], weights / jnp.sum(weights, axis=0)[None]))
+    x, weights = (jnp.stack(part) for part in zip(*sets, strict=True))
+    return WeightedPoints(x, weights)
+
+
+def panel_tails(
+    law: "AbstractDistribution", x: Float[Array, "*batch"]
+) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
+    """Return the probabilities below and above `x`."""
+    [domain] = law.domain
+    x = jnp.broadcast_to(x, np.broadcast_shapes(x.shape, law.batch_shape))
+    panels = panels_of(law, PANELS)
+    inside = domain.contains(x) & jnp.isfinite(x)
+    u = panels.variable(jnp.where(inside, x, domain.centre))
+    low, high = _leading(u.ndim, panels.low, panels.high)
+    masses = panels.masses()
+    total = jnp.sum(masses, axis=0).reshape(low.shape)
+    below, above, _ = panels.tails(jnp.clip(u, low, high), masses)
+    end = jnp.where(x <= domain.centre, 0.0, 1.0)
+    return jnp.where(inside, below / total, end), jnp.where(inside, above / total, 1 - end)
+
+
+def panel_quantile(
+    law: "AbstractDistribution", q: Float[Array, "*batch"], upper: bool
+) -> Float[Array, "*batch"]:
+    """Return the state with probability `q` below it, or above it if `upper`."""
+    q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, law.batch_shape))
+    panels = panels_of(law, PANELS)
+    masses = panels.masses()
+    levels = (1 - q, q) if upper else (q, 1 - q)
+    u = jax.lax.stop_gradient(_solve(*without_gradient((panels, masses, levels))))
+    # One more Newton step carries the derivatives of the implicit function.
+    value, slope = _residual(panels, masses, levels, u)
+    slope = jax.lax.stop_gradient(slope)
+    return panels.state(u - value / jnp.where(slope > 0, slope, jnp.inf))
+
+
+@eqx.filter_jit
+def _solve(panels: Panels, masses: Array, levels: tuple[Array, Array]) -> Float[Array, "*batch"]:
+    shape = levels[0].shape
+    low, high = _leading(len(shape), panels.low, panels.high)
+    ends = jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape)
+    return increasing_root(lambda u: _residual(panels, masses, levels, u), *ends)
+
+
+def _residual(
+    panels: Panels, masses: Array, levels: tuple[Array, Array], u: Float[Array, "*batch"]
+) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
+    """Return the probability below `u` minus the level, and its slope in `u`."""
+    [total] = _leading(u.ndim, jnp.sum(masses, axis=0))
+    below, above, height = panels.tails(u, masses)
+    lower, rest = levels
+    # The smaller of the two probabilities is compared, because of rounding.
+    value = jnp.where(lower < 0.5, below / total - lower, rest - above / total)
+    return value, height / total

@@ -1,0 +1,87 @@
+"""Times and states from pandas and xarray, in a stated unit of time."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..sde.argument_checks import checked_number
+
+# Seconds in each unit of time.
+_SECONDS = {
+    **{"second": 1.0, "s": 1.0, "minute": 60.0, "min": 60.0, "hour": 3600.0, "h": 3600.0},
+    **{"day": 86_400.0, "D": 86_400.0, "week": 604_800.0, "W": 604_800.0},
+    **{"year": 365.25 * 86_400.0, "Y": 365.25 * 86_400.0},
+}
+
+
+class Observed(NamedTuple):
+    """Times and states, in the order in which other functions take them."""
+
+    times: Float[np.ndarray, " n"]
+    states: Float[np.ndarray, "*batch n d"]
+
+
+def observed(data: Any, unit: str | None = None, *, origin: Any = None) -> Observed:
+    """Return the times and the states of a pandas or xarray object.
+
+    **Arguments:**
+
+    - `data`: a `Series` or `DataFrame`, one row for each time; or a `DataArray` with the dimension
+        `time`, and the components along its last other dimension, if there is any.
+    - `unit`: the unit of the SDE's time, if the index holds dates: `"second"`, `"minute"`,
+        `"hour"`, `"day"`, `"week"` or `"year"` (365.25 days).
+    - `origin`: the date at which time is zero; by default the first one. It matters only if
+        coefficients depend on time.
+
+    **Returns:** `times` and `states`, which other functions take in this order:
+    `diracflow.log_likelihood(density, *diracflow.observed(frame, "day"))`.
+    """
+    if hasattr(data, "dims"):
+        index, states = _of_xarray(data)
+    elif hasattr(data, "index") and hasattr(data, "to_numpy"):
+        labels = data.index
+        # Dates of a time zone are compared in UTC.
+        labels = labels.tz_convert(None) if getattr(labels, "tz", None) is not None else labels
+        index, states = labels.to_numpy(), data.to_numpy(dtype=float)
+        states = states[:, None] if states.ndim == 1 else states
+    else:
+        raise ValueError(
+            "`data` must be a pandas Series or DataFrame, or an xarray DataArray; got "
+            f"{type(data).__name__}. Arrays are passed as they are: `times, states`."
+        )
+    times = _numbers(index, unit, origin)
+    late = np.diff(times) <= 0
+    if np.any(late):
+        raise ValueError(
+            f"Times must increase; entry {int(np.argmax(late)) + 1} of the index does not. Use "
+            "`data.sort_index()` and remove duplicates."
+        )
+    return Observed(times, states)
+
+
+def _of_xarray(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    if "time" not in data.dims:
+        raise ValueError(
+            f"`data` must have the dimension `time`; it has {', '.join(map(str, data.dims))}. Use "
+            "`data.rename({...: 'time'})`."
+        )
+    others = [name for name in data.dims if name != "time"]
+    array = data.transpose(*others[:-1], "time", *others[-1:])
+    states = np.asarray(array.values, dtype=float)
+    return np.asarray(data["time"].values), states[:, None] if states.ndim == 1 else states
+
+
+def _numbers(index: np.ndarray, unit: str | None, origin: Any) -> Float[np.ndarray, " n"]:
+    if index.dtype.kind in "fiu":
+        shift = 0.0 if origin is None else checked_number("origin", origin)
+        return index.astype(float) - shift
+    if index.dtype.kind not in "mM" or np.any(np.isnat(index)):
+        raise ValueError(f"The index must hold dates or numbers; got dtype {index.dtype}, or NaT.")
+    if unit not in _SECONDS:
+        raise ValueError(
+            "The index holds dates, so that the unit of the SDE's time must be stated: "
+            f'`unit="day"`, "second", "minute", "hour", "week" or "year"; got {unit!r}.'
+        )
+    zero = index[0] if origin is None else np.asarray(origin, dtype=index.dtype)
+    return (index - zero) / np.timedelta64(1, "ns") * 1e-9 / _SECONDS[unit]

@@ -1,0 +1,170 @@
+"""Paths at given times, by exact jumps of the transition density.
+
+No path is simulated between the times, so that there is no discretisation error.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from ..distribution.lazy_plot import plotted
+from ..sde.argument_checks import checked_count, checked_key, checked_point, real_numbers
+from ..sde.domains import require_inside
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Params
+from ..transition.transition_density import AbstractTransitionDensity
+from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
+
+
+class Paths(eqx.Module):
+    """States of independent paths at common times."""
+
+    times: Float[Array, " n"]
+    states: Float[Array, "paths n d"]  # without the last axis if the start was a scalar
+
+    def to_xarray(self) -> Any:
+        """Return an `xarray.DataArray` with the dimensions `path`, `time` and `component`."""
+        xarray = _xarray()
+        names = ["path", "time", "component"][: self.states.ndim]
+        coordinates = {"path": np.arange(len(self.states)), "time": np.asarray(self.times)}
+        if len(names) > 2:
+            coordinates["component"] = np.arange(self.states.shape[2])
+        return xarray.DataArray(np.asarray(self.states), coordinates, names, name="state")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the median and the 90 % band of each component, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
+
+
+def simulate(
+    key: PRNGKeyArray | int,
+    density: AbstractTransitionDensity,
+    times: Float[ArrayLike, " n"],
+    x0: AbstractLaw | Float[ArrayLike, " d"],
+    paths: int = 1,
+    *,
+    params: Params | None = None,
+    start: float | None = None,
+) -> Paths:
+    """Draw paths at given times from a transition density.
+
+    **Arguments:**
+
+    - `key`: a random key, or a seed.
+    - `density`: a transition density, learned or exact. The coefficients of its SDE must not depend
+        on time, unless the density depends on the start time.
+    - `times`: increasing times. Gaps longer than the density's horizon are crossed in equal jumps.
+    - `x0`: the state at `start`: one state, a scalar in one dimension, or a law.
+    - `paths`: number of paths.
+    - `params`: parameters of the SDE, if the density has any.
+    - `start`: the time of `x0`, not after the first time. The default is the start time of the
+        density; it is required if the density depends on the start time.
+
+    **Returns:** `Paths` with `.times`, `.states` of shape `(paths, n, d)` and `.to_xarray()`.
+
+    >>> import diracflow as df
+    >>> exact = df.models.ornstein_uhlenbeck(2).exact
+    >>> df.simulate(0, exact, [0.5, 1.0, 4.0], [0.0, 1.0], paths=10).states.shape
+    (10, 3, 2)
+    """
+    key, params = checked_key(key), scalars(density, params)
+    count = checked_count("paths", paths)
+    began = began_at(density, start, "start")
+    instants, gaps, jumps = jumps_to(times, began, density.horizon)
+    lengths = np.repeat(gaps / jumps, jumps)
+    begins = began + np.cumsum(np.append(0.0, lengths[:-1]))
+    check_start_times(density, jnp.asarray(begins), "simulate")
+    scalar = density.dim == 1 and not isinstance(x0, AbstractLaw) and np.ndim(x0) == 0
+    start_key, jump_key = jr.split(key)
+    first = _first_states(start_key, density, x0, count)
+    sde = getattr(density, "sde", None)
+    if sde is not None and density.start_time is not None:
+        require_homogeneous(member_of(sde, params), began, float(np.sum(gaps)), first[:3])
+    table = jnp.asarray(lengths), jnp.asarray(begins), jr.split(jump_key, len(lengths))
+    longest = jnp.asarray(max(float(np.max(lengths)), np.finfo(np.float32).tiny))
+    states = _jump(density._restricted(longest), first, table, params)
+    states = jnp.moveaxis(states[np.cumsum(jumps) - 1], 0, 1)
+    return Paths(jnp.asarray(instants), states[..., 0] if scalar else states)
+
+
+def jumps_to(
+    times: ArrayLike, start: float, horizon: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return checked times, the gaps before them, and the number of equal jumps in each gap."""
+    instants = np.asarray(real_numbers("times", times), dtype=float)
+    if instants.ndim != 1 or len(instants) == 0:
+        raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
+    if not np.all(np.isfinite(instants)):
+        raise ValueError("`times` must be finite.")
+    late = np.diff(instants) <= 0
+    if np.any(late):
+        raise ValueError(
+            f"`times` must increase; got {instants[:-1][late][0]:g} then {instants[1:][late][0]:g} "
+            f"at index {int(np.argmax(late)) + 1}. Combine observations of one time in one row."
+        )
+    if instants[0] < start:
+        raise ValueError(
+            f"The first time, {instants[0]:g}, lies before the start, {start:g}, at which the "
+            "initial law holds; pass `start`."
+        )
+    gaps = np.diff(instants, prepend=start)
+    # A gap equal to the horizon must pass although the subtraction may have rounded it upwards.
+    return instants, gaps, np.maximum(1, np.ceil(gaps / horizon - 1e-9)).astype(int)
+
+
+def _first_states(
+    key: PRNGKeyArray, density: AbstractTransitionDensity, x0: Any, count: int
+) -> Float[Array, "paths d"]:
+    if isinstance(x0, AbstractLaw):
+        first = x0.expand(density.dim).sample(key, (count,))
+    else:
+        point = real_numbers("x0", x0)
+        point = point.reshape(1) if density.dim == 1 and point.ndim == 0 else point
+        point = checked_point("x0", point, density.dim, finite=True)
+        if point.ndim > 1 and point.shape != (count, density.dim):
+            raise ValueError(
+                f"`x0` must be one state, or one for each of the {count} paths; got shape "
+                f"{point.shape}."
+            )
+        first = jnp.broadcast_to(point, (count, density.dim))
+    require_inside(density.domain, first)
+    return first
+
+
+@eqx.filter_jit
+def _jump(
+    density: AbstractTransitionDensity,
+    first: Float[Array, "paths d"],
+    table: tuple[Array, Array, Array],
+    params: dict[str, Array],
+) -> Float[Array, "jumps paths d"]:
+    # Densities are not defined at time zero, so a time equal to the start needs no jump.
+    any_time = min(1.0, density.horizon)
+
+    def step(x: Array, jump: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        gap, begin, key = jump
+        start_time = begin if density.start_time is None else None
+        length = jnp.where(gap > 0, gap, any_time)
+        new = density.sample(key, length, x, params=params, start_time=start_time)
+        new = jnp.where(gap > 0, new, x)
+        return new, new
+
+    return jax.lax.scan(step, first, table)[1]
+
+
+def _xarray() -> Any:
+    try:
+        import xarray
+    except ImportError:
+        raise ImportError("`to_xarray` needs xarray: `pip install 'diracflow[infer]'`.") from None
+    return xarray

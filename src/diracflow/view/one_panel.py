@@ -1,0 +1,117 @@
+"""The picture of a law or of a result, in one panel."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from ..distribution.abstract_distribution import AbstractDistribution
+from ..distribution.particles import Particles
+from ..uses.bridges import Bridge
+from ..uses.filtering import Filtered
+from ..uses.simulation import Paths
+from .axes import DENSITY_MAP, LEARNED, SOURCE, box_around, plane, style
+
+# Draws that locate a law, points of a curve, and points along each side of a plane.
+_DRAWS, _CURVE, _SIDE = 4000, 400, 121
+# Colours of components, from the palette of Okabe and Ito.
+_COLOURS = (LEARNED, SOURCE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Probability outside of the range of a curve, and levels of the band of a path.
+_OUTSIDE, _BAND = 1e-3, (0.05, 0.5, 0.95)
+
+
+@style()
+def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
+    """Draw a law, paths, a bridge or a filter in one panel.
+
+    One component of a law is drawn as a curve, two as a heat map, more as the spread of each. Paths
+    are drawn as the median and the 90 % band of each component.
+
+    **Arguments:**
+
+    - `thing`: the law or the result.
+    - `ax`: the `Axes` to draw in; by default those of a new figure.
+    """
+    axis = _new_axes() if ax is None else ax
+    if isinstance(thing, AbstractDistribution):
+        _draw_law(thing, axis)
+    elif isinstance(thing, Bridge):
+        _draw_bands(axis, thing.times, _weighted_bands(thing.paths, thing.weights))
+    elif isinstance(thing, Paths):
+        states = np.asarray(thing.states)
+        states = states[..., None] if states.ndim == 2 else states
+        _draw_bands(axis, thing.times, np.quantile(states, _BAND, axis=0))
+    elif isinstance(thing, Filtered):
+        order = np.argsort(thing.levels)
+        table = np.moveaxis(np.asarray(thing.quantiles)[:, order], 1, 0)
+        _draw_bands(axis, thing.times, table[[0, len(order) // 2, -1]])
+    else:
+        raise ValueError(
+            "Laws, paths, bridges and filters can be drawn in one panel; got "
+            f"{type(thing).__name__}."
+        )
+    return axis
+
+
+def _new_axes() -> Axes:
+    from matplotlib import pyplot  # whose figures are shown in notebooks
+
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def _draw_law(law: AbstractDistribution, axis: Axes) -> None:
+    if law.batch_shape:
+        raise ValueError(
+            f"One law can be drawn; this is a batch of shape {law.batch_shape}. Choose one time "
+            "and one start."
+        )
+    draws = np.asarray(law.sample(0, _DRAWS)).reshape(_DRAWS, law.dim)
+    if law.dim == 1 and isinstance(law, Particles):
+        axis.hist(draws[:, 0], bins=60, density=True, color=LEARNED)
+    elif law.dim == 1:
+        low, high = np.quantile(draws[:, 0], (_OUTSIDE, 1 - _OUTSIDE))
+        x = np.linspace(low, high, _CURVE)
+        axis.plot(x, np.exp(np.asarray(law._log_probs(jnp.asarray(x[:, None])))), color=LEARNED)
+    if law.dim == 1:
+        axis.set(xlabel="state $x$", ylabel="density", ylim=(0, None))
+    elif law.dim == 2:
+        _draw_plane(law, draws, axis)
+    else:
+        axis.violinplot(list(draws.T), positions=list(range(law.dim)), showmedians=True)
+        axis.set(xlabel="component", ylabel="state", xticks=range(law.dim))
+
+
+def _draw_plane(law: AbstractDistribution, draws: Float[np.ndarray, "n 2"], axis: Axes) -> None:
+    box = box_around(draws)
+    low, high = np.transpose([part.ends for part in law.domain])
+    box = np.stack([np.maximum(box[:, 0], low), np.minimum(box[:, 1], high)], axis=-1)
+    if isinstance(law, Particles):
+        axis.hist2d(draws[:, 0], draws[:, 1], bins=60, range=box, cmap=DENSITY_MAP)
+    else:
+        grid = plane(box, _SIDE)
+        values = np.exp(np.asarray(law._log_probs(jnp.asarray(grid))))
+        values = np.where(np.isfinite(values), values, 0.0)
+        axis.pcolormesh(grid[..., 0], grid[..., 1], values, shading="gouraud", cmap=DENSITY_MAP)
+    axis.set(xlabel="$x_1$", ylabel="$x_2$")
+
+
+def _weighted_bands(paths: Any, weights: Any) -> Float[np.ndarray, "3 n d"]:
+    states, shares = np.asarray(paths), np.asarray(weights)
+    order = np.argsort(states, axis=0)
+    cumulated = np.cumsum(shares[order], axis=0)
+    picked = [np.argmax(cumulated >= level * cumulated[-1], axis=0) for level in _BAND]
+    ordered = np.take_along_axis(states, order, axis=0)
+    return np.stack([np.take_along_axis(ordered, p[None], axis=0)[0] for p in picked])
+
+
+def _draw_bands(axis: Axes, times: Any, bands: Float[np.ndarray, "3 n d"]) -> None:
+    for component in range(bands.shape[-1]):
+        colour = _COLOURS[component % len(_COLOURS)]
+        low, middle, high = bands[..., component]
+        axis.fill_between(np.asarray(times), low, high, color=colour, alpha=0.25, linewidth=0)
+        axis.plot(np.asarray(times), middle, color=colour, label=f"$x_{component + 1}$")
+    axis.set(xlabel="time", ylabel="state, median and 90 %")
+    if bands.shape[-1] > 1:
+        axis.legend()
