@@ -103,9 +103,7 @@ def prepare(
         return source_alone(problem, settings, near, resources, preset)
     draft = _Draft(settings.replaced(method="galerkin"))
     if settings.method == "auto":
-        draft.reasons["method"] = (
-            "no source is near" if near is None else f"of a source {near.text}"
-        )
+        draft.reasons["method"] = _FAR if near is None else near.text
     first, axes = _shaped(problem, draft)
     flow = build_flow(first, draft.settings, axes, key)
     ansatz, source = build_ansatz(first, draft.settings, axes, flow, near)
