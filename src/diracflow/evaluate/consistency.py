@@ -26,10 +26,13 @@ from ..sde.chart import Chart
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..transition.programs import log_probs
+from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.underlying_sde import began_at, member_of, require_homogeneous, scalars
 
 # Number of groups of draws; their spread estimates the sampling error of the mean.
 _GROUPS = 16
+# Starts whose log-densities are computed at once.
+_TOGETHER = 64
 # Number of permutations in the test of the energy distance.
 _PERMUTATIONS = 200
 
@@ -93,7 +96,7 @@ def chapman_kolmogorov(
         start = density._joined(jnp.asarray(x0), **whole)
         plain, time = density._restricted(jnp.asarray(t)), jnp.asarray(t, x.dtype)
         # Densities at `x` from each intermediate point, relative to that from `x0`.
-        over_half = log_probs(plain, time / 2, x[:, None], density._joined(y, **half)[None])
+        over_half = _from_each(plain, time / 2, x, density._joined(y, **half))
         ratios = jnp.exp(over_half - log_probs(plain, time, x, start)[:, None])
         errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
         coverage = float(jnp.min(density.coverage(y, **half)))
@@ -101,6 +104,19 @@ def chapman_kolmogorov(
     without = [_mean_product(np.delete(errors, group, axis=1)) for group in range(_GROUPS)]
     jackknife = np.sqrt((_GROUPS - 1) * np.var(without))
     return Consistency(squared, float(jackknife), coverage)
+
+
+@eqx.filter_jit
+def _from_each(
+    density: AbstractTransitionDensity, t: Array, x: Array, starts: Array
+) -> Float[Array, "points starts"]:
+    """Return log-densities at all points from all starts; a source is evaluated once a start."""
+    state = density._at_time(t)
+
+    def from_start(start: Array) -> Array:
+        return jax.vmap(lambda x: density._log_prob(state, x, start))(x)
+
+    return jax.lax.map(from_start, starts, batch_size=_TOGETHER).T
 
 
 def _mean_product(errors: Float[np.ndarray, "points groups"]) -> float:
