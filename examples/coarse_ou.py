@@ -32,7 +32,8 @@ class EulerStep(df.AbstractTransitionDensity):
         return norm.logpdf(x[0], x0 + rate * (level - x0) * t, noise * jnp.sqrt(t))
 
     def _from_noise(self, t, normal, start):
-        raise NotImplementedError("Only the likelihood is asked for here.")
+        x0, rate, level, noise = start
+        return x0 + rate * (level - x0) * t + noise * jnp.sqrt(t) * normal
 
 
 def main():

@@ -236,3 +236,17 @@ def test_trainings_that_stopped_short_say_what_can_be_composed():
     # Not where nothing may be there, or where that takes too many legs.
     for changed in ({"status": df.Status.EXPLODING}, {"plan": until(100.0)}):
         assert extension_text(short.with_provenance(**changed)) == ""
+
+
+def test_a_failed_training_reaches_its_horizon_by_composition():
+    density = stepped_density(LINE)
+    failed = density.with_provenance(status=df.Status.FLOW_TOO_SMALL)
+    whole = failed.reaching(3 * failed.horizon)
+    assert isinstance(whole, df.ComposedDensity)
+    assert whole.horizon == 3 * failed.horizon
+    # Subintervals end before the last steps of the training: 3 / 0.8 rounded up.
+    assert whole.legs == 4
+    # Nothing is composed where nothing may be there, or of too many subintervals.
+    gone = density.with_provenance(status=df.Status.EXPLODING)
+    assert gone.reaching(3 * gone.horizon) is gone
+    assert failed.reaching(20 * failed.horizon) is failed

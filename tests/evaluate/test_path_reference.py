@@ -72,7 +72,7 @@ def test_the_distance_of_an_exact_density_is_zero_within_its_error():
 
 
 def test_the_distance_of_a_wrong_density_is_its_total_variation():
-    """An Ornstein--Uhlenbeck density against the SDE of a Brownian motion, both Gaussian."""
+    """The density of an Ornstein--Uhlenbeck process, and the SDE of one with another rate."""
     exact = df.models.ornstein_uhlenbeck(1)
     sde = df.SDE(lambda t, x: -2.0 * x, lambda t, x: jnp.ones((1, 1)), 1)
     x0, t = jnp.array([1.0]), 0.3

@@ -26,6 +26,7 @@ from ..sde.argument_checks import (
 )
 from ..sde.chart import Chart
 from ..sde.domains import require_inside
+from ..sde.heun import heun_paths
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..source.moments import MomentSource, graded_basis
@@ -181,11 +182,11 @@ class _Kernels(eqx.Module):
     @eqx.filter_jit
     def log_sums(self, key: Array, x: Float[Array, "n d"]) -> tuple[Array, Array]:
         """Return logarithms of sums over a chunk of paths, of kernels and of their squares."""
-        keys, starts = jr.split(key), jnp.tile(self.start, (_CHUNK, 1))
         last = self.t * self.share
-        early = self._simulated(keys[0], starts, self.start_time, self.t - last, self.steps)
-        begin = self.start_time + self.t - last
-        late = self._simulated(keys[1], early, begin, last / 2, max(self.steps // 8, 4))
+        start = jnp.append(self.start, self.start_time)
+        # The second kernel begins half its length later.
+        times, starts = jnp.stack([self.t - last, self.t - last / 2]), jnp.tile(start, (_CHUNK, 1))
+        early, late = heun_paths(self.source.sde, None, key, starts, times, self.steps)
         values = [self._at(early, last, x), self._at(late, last / 2, x)]
         first, second = zip(*values, strict=True)
         return jnp.stack(first), jnp.stack(second)
@@ -203,21 +204,3 @@ class _Kernels(eqx.Module):
             return logsumexp(log_kernels), logsumexp(2 * log_kernels)
 
         return jax.lax.map(sums, x)
-
-    def _simulated(self, key: Array, x: Array, begin: Array, span: Array, steps: int) -> Array:
-        """Return states after some steps; the drift is averaged over both ends of each step."""
-        sde, length = self.source.sde, span / steps
-
-        def step(x: Array, index_and_key: tuple[Array, Array]) -> tuple[Array, None]:
-            index, key = index_and_key
-            time, noise = begin + index * length, jr.normal(key, (len(x), sde.noise_dim))
-
-            def one(x: Array, noise: Array) -> Array:
-                drift = sde.drift(time, x)
-                moved = jnp.sqrt(length) * sde.diffusion(time, x) @ noise
-                ahead = sde.drift(time + length, x + length * drift + moved)
-                return x + length / 2 * (drift + ahead) + moved
-
-            return jax.vmap(one)(x, noise), None
-
-        return jax.lax.scan(step, x, (jnp.arange(steps), jr.split(key, steps)))[0]

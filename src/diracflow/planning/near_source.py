@@ -63,8 +63,8 @@ def _enough(settings: Settings) -> float:
 def near_source(problem: Problem, settings: Settings) -> NearSource | None:
     """Return the source with the moments of each start, if these are near the density.
 
-    A few paths tell the cases where it is far. Only then more are simulated. Nothing is measured in
-    one dimension, where training takes seconds, and if the user has described a training.
+    The result is `None` if a few paths show that it is far, in one dimension, where training takes
+    seconds, and if the user has described a training.
     """
     described = settings.described
     alone = settings.method == "source"
