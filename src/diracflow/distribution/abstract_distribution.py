@@ -6,7 +6,7 @@ points. Moments, distribution functions, marginals and conditionals are the same
 - One component, with an increasing map of a normal variable: `monotone_map`.
 - One component, with a density: `panels`.
 - Several components: quasi-random points, the same ones in every call with the same `key`. Results
-  are then smooth functions of time, start and parameters.
+  are then smooth functions of time, start and parameters. Distribution functions: `components`.
 """
 
 import abc
@@ -22,14 +22,15 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
 from ..sde.domains import AbstractDomain
+from .components import components_of, tail_estimates
 from .law_checks import checked_levels, checked_options, function_values, require_numbers
 from .lazy_plot import plotted
 from .monotone_map import normal_nodes, normal_of
-from .panels import panel_nodes, panel_quantile, panel_tails
+from .panels import panel_nodes
 from .weighted_points import Estimate, WeightedPoints, normal_sets
 
-# Default number of points of an expectation, and that of distribution functions of components.
-POINTS, _CDF_POINTS = 4096, 2**15
+# Default number of points of an expectation.
+POINTS = 4096
 # Points of a panel of an expectation in one dimension.
 _PER_PANEL = 64
 
@@ -99,6 +100,25 @@ class AbstractDistribution(eqx.Module):
     def _integrable(self) -> bool:
         """`True` if the density of one component is accurate enough to be integrated."""
         return True
+
+    @property
+    def _smooth(self) -> bool:
+        """`True` if `_images` is smooth in the noise after the first `_jumps`, and in arguments."""
+        return False
+
+    @property
+    def _jumps(self) -> int:
+        """Number of noise variables, the first ones, in which `_images` may jump."""
+        return 0
+
+    @property
+    def _cheap(self) -> bool:
+        """`True` if the density can be evaluated at a million points."""
+        return True
+
+    def _origin(self, component: int) -> tuple["AbstractDistribution", int]:
+        """Return the law, and its component, from which a component of this law is taken."""
+        return self, component
 
     @property
     def _scalar(self) -> bool:
@@ -239,11 +259,20 @@ class AbstractDistribution(eqx.Module):
         r"""Return the distribution function at `x`.
 
         In one dimension it is accurate to rounding. In several it is that of each component, and
-        the result has the shape of `x`: the fraction of 32768 quasi-random points at or below, with
-        a standard error of about 1e-3. `marginal([i]).cdf` is more accurate if at most two
-        components are hidden.
+        the result has the shape of `x`; `cdf_estimate` also returns its standard error.
         """
         return self._tails(x)[0]
+
+    def cdf_estimate(self, x: Float[ArrayLike, "*batch d"]) -> Estimate:
+        """Return `cdf(x)` and its standard error, `.value` and `.stderr`.
+
+        The error is that of the mean over quasi-random points. Where quadrature is used, it is the
+        difference between two rules; for an increasing map of one normal variable it is zero.
+        """
+        if self._by_map:
+            value = ndtr(self._normal(x))
+            return Estimate(value, jnp.zeros_like(value))
+        return tail_estimates(self, self._points(x))[0]
 
     def sf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Return one minus the distribution function; as accurate in the upper tail."""
@@ -260,7 +289,7 @@ class AbstractDistribution(eqx.Module):
     def ppf(self, q: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch d"]:
         """Return the quantile of each component at the levels `q`, between 0 and 1.
 
-        It is accurate to rounding in one dimension, and that of 32768 points in several.
+        It is accurate to rounding in one dimension, and the inverse of `cdf` in several.
         """
         return self._states(self._quantile(checked_levels("q", q), upper=False))
 
@@ -348,20 +377,14 @@ class AbstractDistribution(eqx.Module):
         if self._by_map:
             z = self._normal(x)
             return ndtr(z), ndtr(-z)
-        points = self._points(x)
-        if self.dim == 1 and self._integrable:
-            return panel_tails(self, points[..., 0])
-        below = self._simulated(_CDF_POINTS, 0).cdf(points)
-        below = below[..., 0] if self.dim == 1 else below
-        return below, 1 - below
+        below, above = tail_estimates(self, self._points(x), error=False)
+        return below.value, above.value
 
     def _quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch d"]:
         if self._by_map:
             z = -ndtri(q) if upper else ndtri(q)
             return self._images(z[..., None])
-        if self.dim == 1 and self._integrable:
-            return panel_quantile(self, q, upper)[..., None]
-        return self._simulated(_CDF_POINTS, 0).ppf(1 - q if upper else q)
+        return jnp.stack([part.quantile(q, upper) for part in components_of(self)], axis=-1)
 
     def _points(self, x: ArrayLike) -> Float[Array, "*batch d"]:
         """Return checked states with an axis of components."""

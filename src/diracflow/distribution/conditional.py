@@ -48,6 +48,10 @@ class Conditional(AbstractDistribution):
     def batch_shape(self) -> tuple[int, ...]:
         return self.values.shape[:-1]
 
+    @property
+    def _cheap(self) -> bool:
+        return self.components.law._cheap
+
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         whole = self.components.joined(self.values, x)
         value = self.components.law._log_probs(whole)

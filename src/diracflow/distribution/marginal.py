@@ -45,6 +45,9 @@ class Marginal(AbstractDistribution):
     def _integrable(self) -> bool:
         return self.components.by_quadrature
 
+    def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
+        return self.components.law._origin(self.components.known[component])
+
     def standard_error(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the relative standard error of the density at `x`.
 

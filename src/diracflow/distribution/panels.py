@@ -178,12 +178,12 @@ def panel_nodes(law: "AbstractDistribution", count: int) -> WeightedPoints:
 
 
 def panel_tails(
-    law: "AbstractDistribution", x: Float[Array, "*batch"]
+    law: "AbstractDistribution", x: Float[Array, "*batch"], count: int = PANELS
 ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
     """Return the probabilities below and above `x`."""
     [domain] = law.domain
     x = jnp.broadcast_to(x, np.broadcast_shapes(x.shape, law.batch_shape))
-    panels = panels_of(law, PANELS)
+    panels = panels_of(law, count)
     inside = domain.contains(x) & jnp.isfinite(x)
     u = panels.variable(jnp.where(inside, x, domain.centre))
     low, high = _leading(u.ndim, panels.low, panels.high)

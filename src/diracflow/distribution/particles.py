@@ -29,6 +29,10 @@ class Particles(AbstractDistribution):
     def _integrable(self) -> bool:
         return False
 
+    @property
+    def _cheap(self) -> bool:
+        return False
+
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         raise ValueError(
             "A law of weighted particles has no density. For the density at a later time use "

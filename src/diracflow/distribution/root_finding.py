@@ -30,11 +30,12 @@ def increasing_root(
     function: Callable[[Array], tuple[Array, Array]],
     low: Float[Array, "*n"],
     high: Float[Array, "*n"],
+    first: Float[Array, "*n"] | None = None,
 ) -> Float[Array, "*n"]:
     """Return where an elementwise increasing function crosses zero, by Newton's method.
 
     A bisection replaces every Newton step that would leave the bracket. `function` returns value
-    and slope.
+    and slope. The first guess is the middle of the bracket by default.
     """
     tolerance = 4 * jnp.finfo(low.dtype).eps
 
@@ -52,6 +53,6 @@ def increasing_root(
         better = jnp.where(inside, newton, 0.5 * (low + high))
         return better, low, high, jnp.abs(better - v), count + 1
 
-    middle = 0.5 * (low + high)
-    start = middle, low, high, jnp.full_like(middle, jnp.inf), 0
+    first = 0.5 * (low + high) if first is None else first
+    start = first, low, high, jnp.full_like(first, jnp.inf), 0
     return jax.lax.while_loop(unfinished, improve, start)[0]

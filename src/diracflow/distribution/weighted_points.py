@@ -49,14 +49,15 @@ class WeightedPoints(NamedTuple):
         """Return mean and covariance."""
         return _moments(self)
 
-    def cdf(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+    def cdf(self, x: Float[Array, "*batch d"]) -> Estimate:
         """Return the part of the weight at or below each component of `x`."""
         batch = self.x.shape[2:-1]
         full = np.broadcast_shapes(x.shape[:-1], batch)
         rows = jnp.broadcast_to(x, (*full, x.shape[-1]))
         rows = rows.reshape(-1, *full[len(full) - len(batch) :], x.shape[-1])
-        below = lambda row: self.mean((self.x <= row[None, None]).astype(x.dtype)).value
-        return jax.lax.map(below, rows, batch_size=_TOGETHER).reshape(*full, x.shape[-1])
+        below = lambda row: self.mean((self.x <= row[None, None]).astype(x.dtype))
+        found = jax.lax.map(below, rows, batch_size=_TOGETHER)
+        return Estimate(*(a.reshape(*full, x.shape[-1]) for a in found))
 
     def ppf(self, q: Float[Array, "*batch"]) -> Float[Array, "*batch d"]:
         """Return the quantile of each component, interpolated between points."""

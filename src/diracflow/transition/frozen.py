@@ -68,6 +68,14 @@ class Frozen(AbstractDistribution):
         density = self.density
         return density.dim == density.noise_dim == 1 and not density.averages
 
+    @property
+    def _smooth(self) -> bool:
+        return self.density.pathwise
+
+    @property
+    def _cheap(self) -> bool:
+        return not self.density.averages
+
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         return in_batches(log_probs, self.density, self.t, x, self.start)
 

@@ -21,7 +21,7 @@ from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..distribution.abstract_distribution import POINTS, AbstractDistribution
-from ..distribution.weighted_points import WeightedPoints, normal_sets
+from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_point, real_numbers
 from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
@@ -96,20 +96,35 @@ class AbstractPropagated(AbstractDistribution):
         # Cheaper than an integral of the density, which is itself a mean over starts.
         return self._simulated(points, key)
 
-    def _simulated(self, points: int, key: Any) -> WeightedPoints:
-        law, dim = getattr(self, "law", None), self.dim
-        columns = 1 if law is None else dim  # one number selects a draw
-        noise = jnp.asarray(normal_sets(points, columns + self.density.noise_dim, key))
+    @property
+    def noise_dim(self) -> int:
+        return self._jumps + self.density.noise_dim
+
+    @property
+    def _jumps(self) -> int:
+        # The start is selected by one number from draws, and by `dim` numbers from a law.
+        return 1 if getattr(self, "law", None) is None else self.dim
+
+    @property
+    def _smooth(self) -> bool:
+        # Lines of noise are fewer than points, and each has one of the draws.
+        return self.density.pathwise and getattr(self, "law", None) is not None
+
+    @property
+    def _cheap(self) -> bool:
+        return False
+
+    def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
+        law, columns = getattr(self, "law", None), self._jumps
         u = ndtr(noise[..., :columns])
         if law is None:
-            rows = self.draws.reshape(-1, dim)
+            rows = self.draws.reshape(-1, self.dim)
             x0 = rows[jnp.minimum((u[..., 0] * len(rows)).astype(int), len(rows) - 1)]
         else:
             x0 = law.transport(u)
-        x = in_batches(
+        return in_batches(
             images, self.density, self.t, noise[..., columns:], _with_tail(x0, self.tail)
         )
-        return WeightedPoints(x, jnp.full(x.shape[:2], 1 / x.shape[1], x.dtype))
 
     @property
     def _keywords(self) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class StationaryLaw(AbstractDistribution):
     def _monotone(self) -> bool:
         return self.law._monotone
 
+    def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
+        return self.law._origin(component)
+
     def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
         return self.law._images(noise)
 

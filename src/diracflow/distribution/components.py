@@ -1,0 +1,105 @@
+"""Distribution functions of each component of a law.
+
+- Smooth maps of normal noise: lines of noise, see `lines`.
+- Up to three components of a cheap density: the marginal density is integrated over panels.
+- Otherwise: the fraction of weighted points.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .lines import lines_of
+from .panels import PANELS, panel_nodes, panel_quantile, panel_tails
+from .weighted_points import Estimate, WeightedPoints
+
+if TYPE_CHECKING:
+    from .abstract_distribution import AbstractDistribution
+
+# Most components of which all but one are integrated by quadrature.
+_QUADRATURE = 3
+# Weighted points, where there is no other method.
+_POINTS = 2**15
+
+
+class Component(Protocol):
+    """The distribution function of one component and its inverse."""
+
+    def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
+        """Return the probabilities below and above `x`, with standard errors if `error`."""
+        ...
+
+    def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
+        """Return the state with probability `q` below it, or above it if `upper`."""
+        ...
+
+
+class Integrated(NamedTuple):
+    """A law of one component whose density is integrated over panels."""
+
+    law: "AbstractDistribution"
+
+    def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
+        tails = panel_tails(self.law, x)
+        if not error:
+            below, above = (Estimate(a, jnp.zeros_like(a)) for a in tails)
+            return below, above
+        inner, others = self._density_error(), panel_tails(self.law, x, PANELS * 3 // 4)
+        below, above = (
+            Estimate(a, jnp.abs(a - b) + inner * jnp.minimum(a, 1 - a))
+            for a, b in zip(tails, others, strict=True)
+        )
+        return below, above
+
+    def _density_error(self) -> Float[Array, "*batch"]:
+        """Return the mean relative error of the density, if the density is itself an integral."""
+        error = getattr(self.law, "standard_error", None)
+        if error is None:
+            return jnp.zeros(self.law.batch_shape)
+        nodes = panel_nodes(self.law, PANELS // 2)
+        return nodes.mean(error(nodes.x)).value
+
+    def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
+        return panel_quantile(self.law, q, upper)
+
+
+class Counted(NamedTuple):
+    """Weighted points of one component."""
+
+    points: WeightedPoints
+
+    def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
+        value, spread = (a[..., 0] for a in self.points.cdf(x[..., None]))
+        return Estimate(value, spread), Estimate(1 - value, spread)
+
+    def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
+        return self.points.ppf(1 - q if upper else q)[..., 0]
+
+
+def components_of(law: "AbstractDistribution") -> list[Component]:
+    """Return the distribution functions of all components."""
+    if law.dim == 1 and law._integrable:
+        return [Integrated(law)]
+    origins = [law._origin(index) for index in range(law.dim)]
+    whole = origins[0][0]
+    if whole._smooth:
+        return [lines_of(whole, index) for _, index in origins]
+    if whole._cheap and whole.dim <= _QUADRATURE:
+        return [Integrated(whole.marginal(index)) for _, index in origins]
+    x, weights = whole._simulated(_POINTS, 0)
+    return [Counted(WeightedPoints(x[..., i : i + 1], weights)) for _, i in origins]
+
+
+def tail_estimates(
+    law: "AbstractDistribution", x: Float[Array, "*batch d"], error: bool = True
+) -> tuple[Estimate, Estimate]:
+    """Return the probabilities below and above each component of `x`; no axis if there is one."""
+    found = [part.estimate(x[..., i], error) for i, part in enumerate(components_of(law))]
+    if law.dim == 1:
+        return found[0]
+    below, above = (
+        Estimate(*(jnp.stack(column, axis=-1) for column in zip(*tail, strict=True)))
+        for tail in zip(*found, strict=True)
+    )
+    return below, above
