@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats as st
+from scipy.integrate import quad
 
 import diracflow as df
 
@@ -88,6 +89,19 @@ def test_distribution_functions(case):
     low, high = law.interval(0.9)
     np.testing.assert_allclose(law.cdf(high) - law.cdf(low), 0.9, rtol=1e-12)
     np.testing.assert_allclose(law.cdf(law.median()), 0.5, rtol=1e-12)
+
+
+def test_entropy_of_cir_is_the_integral_of_the_noncentral_chi_square_density():
+    """By SciPy's density and adaptive quadrature; the entropy has no closed form."""
+    law, formula = df.ExactCIR().at(T, [X0], CIR), cir()
+    integrand = lambda x: -formula.pdf(x) * formula.logpdf(x)
+    ends = formula.ppf([1e-14, 1 - 1e-14])
+    value, error = quad(integrand, *ends, epsabs=1e-12, epsrel=1e-12, limit=200)
+    assert error < 1e-10
+    np.testing.assert_allclose(law.entropy(), value, rtol=1e-9)
+    other = df.ExactCIR().at(T, [X0], CIR | {"level": 0.5})
+    gap = lambda x: formula.pdf(x) * (formula.logpdf(x) - float(other.logpdf([x])))
+    np.testing.assert_allclose(law.kl(other), quad(gap, *ends, limit=50)[0], rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["ou", "gbm", "benes"])
