@@ -11,6 +11,7 @@ from diracflow import TransitionDensity, learn
 
 sde = df.SDE(drift=lambda t, x: -x, diffusion=lambda t, x: jnp.eye(1), dim=1)
 density = learn(sde, df.Normal(0.0, 1.0), 1.0, key=jax.random.key(0), preset="quick", hidden=4)
+same = learn(0, sde, df.Normal(0.0, 1.0), horizon=1.0, preset="quick", hidden=4)
 value: jax.Array = density.log_prob(jnp.zeros(1), 0.5, jnp.zeros(1))
 plan: df.Plan = df.plan(sde, df.Normal(0.0, 1.0), 1.0)
 layers: int = plan.layers
@@ -22,6 +23,8 @@ BAD = (
     'df.learn(sde, df.Normal(0.0, 1.0), "long", key=jax.random.key(0))',
     "df.learn(sde, df.Normal(0.0, 1.0), 1.0, key=jax.random.key(0), hiden=4)",
     "df.learn(sde, df.Normal(0.0, 1.0), 1.0)",
+    "df.learn(0, sde, df.Normal(0.0, 1.0), 1.0, hiden=4)",
+    "df.learn(0, sde, df.Normal(0.0, 1.0), 1.0, key=0)",
     "density.log_probability(jnp.zeros(1), 0.5, jnp.zeros(1))",
     "df.no_such_name",
     "df.bridge(jax.random.key(0), sde)",

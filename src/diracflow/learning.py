@@ -1,11 +1,12 @@
 r"""`learn`: from an SDE to its transition density."""
 
 import functools
+import numbers
 import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack, overload
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +58,52 @@ class TrainingFailed(RuntimeError):
         )
 
 
+class LearnOptions(Options, total=False):
+    """Keyword arguments of `learn`."""
+
+    preset: str
+    params: Mapping[str, AbstractLaw] | None
+    start_time: float | AbstractLaw
+    progress: ShowProgress
+    checkpoint: str | os.PathLike | None
+
+
+def _key_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with its keyword argument `key` accepted as first argument too."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if arguments and isinstance(arguments[0], numbers.Integral | np.ndarray | jax.Array):
+            if "key" in keywords:
+                raise ValueError("`key` was given twice: first and by name. Pass it once.")
+            return function(*arguments[1:], key=arguments[0], **keywords)
+        return function(*arguments, **keywords)
+
+    return call
+
+
+@overload
+def learn(
+    key: PRNGKeyArray | int,
+    sde: SDE,
+    starts: AbstractLaw,
+    horizon: float,
+    **options: Unpack[LearnOptions],
+) -> LearnedDensity: ...
+
+
+@overload
+def learn(
+    sde: SDE,
+    starts: AbstractLaw,
+    horizon: float,
+    *,
+    key: PRNGKeyArray | int,
+    **options: Unpack[LearnOptions],
+) -> LearnedDensity: ...
+
+
+@_key_first
 def learn(
     sde: SDE,
     starts: AbstractLaw,
@@ -77,7 +124,8 @@ def learn(
     - `sde`: the equation. A `BoundaryWarning` names ends of its domain that paths can reach.
     - `starts`: law of the start point, inside the domain. Scalars are repeated.
     - `horizon`: the longest time $T$ since the start.
-    - `key`: a `jax.random.key` or an integer seed. Equal keys give equal results.
+    - `key`: a `jax.random.key` or an integer seed, by name or as the first argument. Equal keys
+        give equal results.
     - `preset`: `"quick"`, `"accurate"` or `"paper"`.
     - `params`: a law for each parameter of the SDE, such as `{"rate": diracflow.Uniform(1, 4)}`.
     - `start_time`: the time $s$, or a law of it; with a law, queries take the time.
@@ -121,7 +169,7 @@ def learn(
 def _warn_of_boundaries(problem: Problem) -> None:
     message = boundary_message(problem.boundaries)
     if message:
-        warnings.warn(message, BoundaryWarning, stacklevel=3)
+        warnings.warn(message, BoundaryWarning, stacklevel=4)
 
 
 def _loop_kind(prepared: Prepared) -> type[TimeLoop]:
@@ -248,7 +296,7 @@ def _better_source(
     warnings.warn(
         f"The density returned is a source without a flow: {why} Here {near.text}. Use "
         '`method="galerkin"` for what was trained.',
-        stacklevel=3,
+        stacklevel=4,
     )
     return near
 
@@ -263,7 +311,7 @@ def _warn_of_sampling(density: LearnedDensity) -> None:
         f"The lattice for {density.legs} subintervals would need too many points: the noise is "
         "small compared with the region that paths visit. Quasi-Monte Carlo is used instead, which "
         f"is less accurate. Check the certificate, or learn again with `legs={MOST_SAMPLED}`.",
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -276,7 +324,7 @@ def _delivered(density: LearnedDensity) -> LearnedDensity:
             f"Training stopped at t={density.base.horizon:g} of {wanted:g}: {status.value} Times "
             f"beyond {density.reach:g} are composed of {density.legs} subintervals; queries cost "
             "more there. Check the `certificate`, or `diracflow.evaluate.measured_distance`.",
-            stacklevel=3,
+            stacklevel=4,
         )
     elif status is not Status.FINISHED:
         cause = diagnosis(density.provenance.history)
@@ -284,6 +332,6 @@ def _delivered(density: LearnedDensity) -> LearnedDensity:
             f"Training stopped at t={density.horizon:g} of {density.provenance.plan.horizon:g}: "
             f"{status.value} The likely cause of slow progress is {cause.name}: {cause.value}"
             f"{extension_text(density)}",
-            stacklevel=3,
+            stacklevel=4,
         )
     return density
