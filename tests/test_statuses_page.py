@@ -25,7 +25,14 @@ def test_every_exit_code_has_its_row(code):
 
 
 @pytest.mark.parametrize(
-    "kind", [df.OutsideWarning, df.BoundaryWarning, df.ModelFileError, df.TrainingFailed]
+    "kind",
+    [
+        df.OutsideWarning,
+        df.PrecisionWarning,
+        df.BoundaryWarning,
+        df.ModelFileError,
+        df.TrainingFailed,
+    ],
 )
 def test_every_class_of_warnings_and_errors_is_named(kind):
     assert f"| `{kind.__name__}`" in PAGE

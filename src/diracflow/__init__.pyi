@@ -6,6 +6,7 @@ from . import sweep as sweep
 from . import view as view
 from .density.composed import ComposedDensity as ComposedDensity
 from .density.guard import OutsideWarning as OutsideWarning
+from .density.guard import PrecisionWarning as PrecisionWarning
 from .density.learned import TransitionDensity as TransitionDensity
 from .density.model_file import (
     ModelFileError as ModelFileError,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.density import guard
 
 INSIDE, FAR = np.array([0.4, -0.3]), np.array([5.0, 5.0])
 
@@ -81,3 +82,33 @@ def test_uses_report_the_share_outside(fresh, getkey):
     initial = np.stack([INSIDE, FAR])
     found = df.filter(getkey(), fresh, [0.1], [INSIDE], observe, 100, initial=initial)
     assert 0.3 < found.outside[0] < 0.7
+
+
+@pytest.fixture
+def single_precision(monkeypatch):
+    """JAX's default, which tests change, and no warning given yet."""
+    monkeypatch.setattr(guard, "_told", False)
+    jax.config.update("jax_enable_x64", False)
+    yield
+    jax.config.update("jax_enable_x64", True)
+
+
+def test_queries_in_float32_say_so_once(trained, single_precision, recwarn):
+    told = lambda: [w for w in recwarn if w.category is df.PrecisionWarning]
+    query = np.zeros(2), 0.1, np.zeros(2)
+    with jax.enable_x64(True):
+        trained.log_prob(*query)
+    assert not told()
+    for _ in range(2):
+        assert trained.log_prob(*query).dtype == np.float32
+    trained.at(0.1, np.zeros(2))
+    [warning] = told()
+    assert 'jax.config.update("jax_enable_x64", True)' in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_float32_that_is_chosen_causes_no_warning(trained, monkeypatch, recwarn):
+    monkeypatch.setattr(guard, "_told", False)
+    with jax.enable_x64(False):
+        assert trained.log_prob(np.zeros(2), 0.1, np.zeros(2)).dtype == np.float32
+    assert not [w for w in recwarn if w.category is df.PrecisionWarning]

@@ -1,4 +1,4 @@
-"""Warnings for starts that a density was not trained for.
+"""Warnings for starts that a density was not trained for, and for queries in float32.
 
 A network returns a number for every start. Far from the starts it was trained on that number may
 be wrong. Starts outside the bulk of the start law therefore cause a warning, once for a density, or
@@ -31,6 +31,32 @@ _SMALL, _KEPT = 64, 256
 
 class OutsideWarning(UserWarning):
     """A density was evaluated for starts outside the law it was trained on."""
+
+
+class PrecisionWarning(UserWarning):
+    """A learned density was evaluated in float32, JAX's default; it was trained in float64."""
+
+
+# The option of JAX; its type does not list its methods.
+_x64: Any = jax.enable_x64
+# `True` after the warning about float32, which is given once in a process.
+_told = False
+
+
+def tell_of_float32() -> None:
+    """Warn, once in a process, that queries run in float32 by default and not by choice."""
+    global _told  # noqa: PLW0603
+    # Within `with jax.enable_x64(False)` float32 is wanted: the option itself is on.
+    if _told or _x64.get_global():
+        return
+    _told = True
+    warnings.warn(
+        "Queries run in float32, JAX's default; the density was trained in float64. Use "
+        '`jax.config.update("jax_enable_x64", True)` before the first query for float64. If '
+        "float32 is accurate enough, filter out `diracflow.PrecisionWarning`.",
+        PrecisionWarning,
+        stacklevel=5,
+    )
 
 
 def known_inside(x0: Float[Array, "*batch d+k"], once_for: object) -> bool:

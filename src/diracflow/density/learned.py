@@ -24,7 +24,7 @@ from ..training.state import Status, Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
 from .composed import ComposedDensity
-from .guard import guard, known_inside
+from .guard import guard, known_inside, tell_of_float32
 from .provenance import Provenance
 from .subintervals import division
 
@@ -46,7 +46,7 @@ class TransitionDensity(AbstractLearnedDensity):
 
     Made by `diracflow.learn` or `diracflow.load`. By construction it is positive, has unit mass,
     and tends to the point mass at `x0` as $t\to0$. Queries run in JAX's current precision: float32
-    unless `jax_enable_x64` is set; training always uses float64.
+    unless `jax_enable_x64` is set; training always uses float64. A `PrecisionWarning` says so once.
 
     `horizon` is the time up to which the flow was trained. Longer times: see `extended`.
     """
@@ -182,6 +182,8 @@ class TransitionDensity(AbstractLearnedDensity):
     def _check_starts(
         self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
     ) -> None:
+        if x0.dtype == np.float32:
+            tell_of_float32()
         if isinstance(x0, jax.core.Tracer):
             return
         # Parameters may be traced in a search for them, while starts are known.
