@@ -6,6 +6,7 @@ matplotlib.use("Agg")
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib import pyplot
 
 import diracflow as df
@@ -61,3 +62,29 @@ def test_batches_and_strangers_are_refused():
     with pytest.raises(ValueError, match="got int"):
         df.view.one_panel(3)
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("names", [["rate"], ["rate", "level"], ["rate", "level", "noise"]])
+def test_posteriors_of_one_and_more_parameters(names):
+    """`infer` returns a tree of xarray, which has no methods of ours."""
+    rng = np.random.default_rng(0)
+    groups = {n: (("chain", "draw"), rng.normal(size=(2, 50))) for n in names}
+    tree = xr.DataTree.from_dict({"/posterior": xr.Dataset(groups)})
+    axes = pyplot.subplots()[1]
+    assert df.view.one_panel(tree, axes) is axes
+    assert axes.has_data()
+    shown = {axes.get_xlabel(), axes.get_ylabel(), *(t.get_text() for t in axes.get_xticklabels())}
+    assert set(names) <= shown
+    pyplot.close("all")
+
+
+def test_the_history_of_a_training(trained):
+    axes = pyplot.subplots()[1]
+    assert trained.plot_history(ax=axes) is axes
+    held_out = axes.lines[1].get_ydata()
+    records = trained.provenance.history[1:]
+    assert np.nanmax(held_out) == max(record.fresh_residual for record in records)
+    assert trained.plot_history() is not axes
+    pyplot.close("all")
+    with pytest.raises(ValueError, match="`density` must come from"):
+        df.view.history_panel(3)

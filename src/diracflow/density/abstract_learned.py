@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..certify.certificate import Certificate, CertificateQuery, certificate_query
 from ..certify.residual import Moving, moving
+from ..distribution.lazy_plot import plotted
 from ..sde.argument_checks import checked_point
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
@@ -54,6 +55,15 @@ class AbstractLearnedDensity(AbstractTransitionDensity):
     def status(self) -> Status:
         """The status with which the training ended."""
         return self.provenance.status
+
+    def plot_history(self, ax: Any = None) -> Any:
+        """Draw the residuals and the error bound of the training over time; return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax, "history_panel")
 
     def residual(
         self,

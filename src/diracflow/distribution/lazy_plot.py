@@ -8,16 +8,17 @@ import importlib
 from typing import Any
 
 
-def plotted(thing: Any, ax: Any = None) -> Any:
-    """Draw a law, paths, a bridge or a filter in one panel, and return its `Axes`.
+def plotted(thing: Any, ax: Any = None, drawing: str = "one_panel") -> Any:
+    """Draw a law, a result or the history of a training in one panel, and return its `Axes`.
 
     **Arguments:**
 
     - `thing`: what to draw.
     - `ax`: a matplotlib `Axes`; by default that of a new figure.
+    - `drawing`: the name of the function in `view.one_panel`.
     """
     try:
         module = importlib.import_module("diracflow.view.one_panel")
     except ImportError as error:
         raise ImportError("`plot` needs matplotlib: `pip install 'diracflow[view]'`.") from error
-    return module.one_panel(thing, ax)
+    return getattr(module, drawing)(thing, ax)

@@ -12,6 +12,7 @@ from .densities import planes as planes
 from .densities import propagated as propagated
 from .densities import section as section
 from .densities import spread as spread
+from .one_panel import history_panel as history_panel
 from .one_panel import one_panel as one_panel
 from .over_time import bridge_fan as bridge_fan
 from .over_time import certificate_over_time as certificate_over_time

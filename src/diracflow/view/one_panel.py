@@ -7,27 +7,36 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
+from ..density.learned import LearnedDensity
 from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.particles import Particles
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
 from ..uses.simulation import Paths
-from .axes import DENSITY_MAP, LEARNED, SOURCE, box_around, plane, style
+from .axes import DENSITY_MAP, EXACT, LEARNED, SOURCE, box_around, plane, require_kind, style
 
 # Draws that locate a law, points of a curve, and points along each side of a plane.
 _DRAWS, _CURVE, _SIDE = 4000, 400, 121
 # Colours of components, from the palette of Okabe and Ito.
 _COLOURS = (LEARNED, SOURCE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Fields of the records of a training, with label, line and colour.
+_HISTORY = (
+    ("residual", "residual, in sample", "--", SOURCE),
+    ("fresh_residual", "residual, held out", "-", LEARNED),
+    ("bound", "bound on the total variation", ":", EXACT),
+)
 # Probability outside of the range of a curve, and levels of the band of a path.
 _OUTSIDE, _BAND = 1e-3, (0.05, 0.5, 0.95)
 
 
 @style()
 def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
-    """Draw a law, paths, a bridge or a filter in one panel.
+    """Draw a law, paths, a bridge, a filter or a posterior in one panel.
 
     One component of a law is drawn as a curve, two as a heat map, more as the spread of each. Paths
-    are drawn as the median and the 90 % band of each component.
+    are drawn as the median and the 90 % band of each component. One parameter of a posterior, the
+    result of `diracflow.infer`, is drawn as a histogram, two as a heat map, more as the spread of
+    each divided by its mean.
 
     **Arguments:**
 
@@ -47,12 +56,56 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
         order = np.argsort(thing.levels)
         table = np.moveaxis(np.asarray(thing.quantiles)[:, order], 1, 0)
         _draw_bands(axis, thing.times, table[[0, len(order) // 2, -1]])
+    elif "posterior" in getattr(thing, "children", ()):
+        posterior = thing["posterior"]
+        _draw_posterior({n: np.asarray(posterior[n]).ravel() for n in posterior.data_vars}, axis)
     else:
         raise ValueError(
-            "Laws, paths, bridges and filters can be drawn in one panel; got "
+            "Laws, paths, bridges, filters and posteriors can be drawn in one panel; got "
             f"{type(thing).__name__}."
         )
     return axis
+
+
+@style()
+def history_panel(density: LearnedDensity, ax: Axes | None = None) -> Axes:
+    """Draw the residuals and the error bound of a training over time, with logarithmic scales.
+
+    `training_history` draws more in several panels.
+
+    **Arguments:**
+
+    - `density`: a learned density.
+    - `ax`: the `Axes` to draw in; by default those of a new figure.
+    """
+    require_kind("density", density, LearnedDensity, "diracflow.learn")
+    axis = _new_axes() if ax is None else ax
+    # The first step has no previous velocity, hence no held-out residual.
+    history = density.provenance.history[1:]
+    times = np.array([record.time for record in history])
+    for field, label, line, colour in _HISTORY:
+        values = np.array([getattr(record, field) for record in history], dtype=float)
+        shown = np.where(values > 0, values, np.nan)
+        axis.plot(times, shown, line, color=colour, label=label)
+    axis.set(xscale="log", yscale="log", xlabel="time $t$", ylabel="error of the training")
+    axis.legend()
+    return axis
+
+
+def _draw_posterior(draws: dict[str, Float[np.ndarray, " n"]], axis: Axes) -> None:
+    names, values = list(draws), list(draws.values())
+    if len(names) == 1:
+        axis.hist(values[0], bins=40, color=LEARNED, density=True)
+        axis.set(xlabel=names[0], ylabel="density")
+    elif len(names) == 2:
+        axis.hist2d(values[0], values[1], bins=40, cmap=DENSITY_MAP)
+        axis.set(xlabel=names[0], ylabel=names[1])
+    else:
+        # Parameters have different units; divided by their means they have none.
+        scaled = [v / (abs(np.mean(v)) or 1.0) for v in values]
+        axis.violinplot(scaled, positions=list(range(len(names))), showmedians=True)
+        axis.set(ylabel="parameter divided by its mean")
+        axis.set_xticks(range(len(names)), names)
 
 
 def _new_axes() -> Axes:
