@@ -1,5 +1,6 @@
 """Times of frames, in a stated unit."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -49,3 +50,33 @@ def test_what_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_indices_and_frames_are_accepted_as_times_and_states():
+    frame = pandas.DataFrame({"x": VALUES}, DATES.tz_localize("UTC"))
+    array = xarray.DataArray(VALUES, {"time": DATES}, ("time",))
+    plain = [0.0, 1.0, 3.5], VALUES[:, None]
+    expected = df.log_likelihood(OU, *plain, PARAMS)
+    for times, states in (
+        (frame.index, frame),
+        (frame.index, frame["x"]),
+        (array.time, array),
+        (pandas.Index(plain[0]), frame),
+    ):
+        found = df.log_likelihood(OU, times, states, PARAMS, unit="day")
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    hourly = df.log_likelihood(OU, DATES, frame, PARAMS, unit="hour")
+    assert abs(hourly - expected) > 1e-3
+    observe = lambda x, y: -0.5 * jnp.sum((y - x) ** 2) / 0.1
+    options = {"initial": df.Normal(0.0, 1.0), "params": PARAMS, "particles": 50}
+    by_frame = df.filter(0, OU, frame.index, frame, observe, unit="day", **options)
+    by_array = df.filter(0, OU, *plain, observe, **options)
+    np.testing.assert_array_equal(by_frame.means, by_array.means)
+    start = {"rate": 1.0, "level": 0.2, "noise": 0.5}
+    best = [
+        df.maximum_likelihood(OU, *data, start, max_iterations=2, **unit).log_likelihood
+        for data, unit in (((frame.index, frame), {"unit": "day"}), (plain, {}))
+    ]
+    assert best[0] == best[1]
+    with pytest.raises(ValueError, match='must be stated: `unit="day"`'):
+        df.filter(0, OU, frame.index, frame, observe, **options)

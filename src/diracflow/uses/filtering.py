@@ -26,6 +26,7 @@ from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .observed import in_unit
 from .simulation import jumps_to
 from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
 from .weights import WeightsVanished, effective_fraction, systematic, weighted_quantiles
@@ -97,6 +98,7 @@ def filter(  # the standard name, although it shadows a builtin
     initial: AbstractLaw | Float[ArrayLike, "m d"] | None = None,
     start: float | None = None,
     params: Params | None = None,
+    unit: str | None = None,
     **output: Unpack[FilterOutput],
 ) -> Filtered:
     r"""Estimate the laws of a hidden diffusion given observations, by sequential Monte Carlo.
@@ -115,6 +117,7 @@ def filter(  # the standard name, although it shadows a builtin
     - `start`: time at which `initial` holds, not after the first observation. The default is the
         start time of the density; it is required if the density depends on the start time.
     - `params`: parameters of the SDE, if the density has any.
+    - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
     - `quantiles`: levels of the quantiles stored for each component; by default 0.05, 0.5 and 0.95.
     - `history`: if `True`, store all particles and weights; by default `False`.
 
@@ -129,6 +132,7 @@ def filter(  # the standard name, although it shadows a builtin
     (2, 1)
     """
     key, params = checked_key(key), scalars(density, params)
+    times, observations = in_unit(times, observations, unit)
     plan = _schedule(density, times, observations, began_at(density, start, "start"))
     particles = checked_count("particles", particles)
     start_key, jump_key = jr.split(key)

@@ -21,6 +21,7 @@ from ..sde.laws import AbstractLaw, LogNormal, Normal, Uniform
 from ..sde.parameters import check_names
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 from .likelihood import Transitions, transitions
+from .observed import in_unit
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -50,6 +51,7 @@ def infer(
     draws: int = 1000,
     warmup: int = 1000,
     progress: bool = False,
+    unit: str | None = None,
 ) -> "DataTree":
     """Sample the posterior of the parameters of an SDE. Needs the extra `infer`.
 
@@ -64,6 +66,7 @@ def infer(
     - `draws`: number of draws that each chain keeps.
     - `warmup`: number of draws that each chain discards while it adapts.
     - `progress`: if `True`, show a progress bar.
+    - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
 
     **Returns:**
 
@@ -77,6 +80,7 @@ def infer(
     for name, count in {"chains": chains, "draws": draws, "warmup": warmup}.items():
         checked_count(name, count)
     laws = checked_prior(density, prior)
+    times, states = in_unit(times, states, unit)
     observed = transitions(density, times, states)
     _check_centre(density, observed, laws)
     kernel = mcmc.NUTS(

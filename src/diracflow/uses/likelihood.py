@@ -29,6 +29,7 @@ from ..transition.transition_density import (
     checked_query,
     require_density,
 )
+from .observed import in_unit
 
 
 class Transitions(eqx.Module):
@@ -72,6 +73,8 @@ def log_likelihood(
     times: Float[ArrayLike, "*batch n+1"],
     states: Float[ArrayLike, "*batch n+1 d"],
     params: Params | None = None,
+    *,
+    unit: str | None = None,
 ) -> Float[Array, "*batch"]:
     r"""Return the log-likelihood of paths observed at discrete times, given their first states.
 
@@ -79,10 +82,14 @@ def log_likelihood(
 
     - `density`: a transition density, learned or exact.
     - `times`: increasing times, evenly spaced or not; every gap within the density's horizon.
-    - `states`: the state at each time. Leading axes stand for independent paths, which may share
-        `times`. A row of NaN is a missing observation: its two gaps become one. Under `jit` or
-        `grad` in `states` values are not known, so such rows must be left out.
+    - `states`: the state at each time: an array, or a pandas or xarray object. Leading axes stand
+        for independent paths, which may share `times`. A row of NaN is a missing observation: its
+        two gaps become one. Under `jit` or `grad` in `states` values are not known, so such rows
+        must be left out.
     - `params`: parameters of the SDE, if the density has any; scalars or one value for each path.
+    - `unit`: the unit of the SDE's time, if `times` are dates (the index of a pandas object, or the
+        coordinate `time` of an xarray object): `"day"`, `"hour"`, `"year"` or others, see
+        `diracflow.observed`. The first date is time zero.
 
     **Returns:**
 
@@ -90,7 +97,7 @@ def log_likelihood(
     `states`, `times` and `params`. Only the gaps between times matter, unless the density depends
     on the start time.
     """
-    return transitions(density, times, states).log_prob(density, params)
+    return transitions(density, *in_unit(times, states, unit)).log_prob(density, params)
 
 
 def transitions(
@@ -212,6 +219,7 @@ def maximum_likelihood(
     *,
     bounds: Bounds | None = None,
     max_iterations: int = 200,
+    unit: str | None = None,
 ) -> Estimate:
     """Estimate the parameters of an SDE from discretely observed paths.
 
@@ -223,6 +231,7 @@ def maximum_likelihood(
     - `bounds`: open intervals `(low, high)` that narrow those of the density; infinite ends are
         allowed.
     - `max_iterations`: largest number of iterations of the trust-region Newton method.
+    - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
 
     **Returns:**
 
@@ -232,7 +241,7 @@ def maximum_likelihood(
     require_density(density)
     limits = _limits(density, start, {} if bounds is None else bounds)
     checked_count("max_iterations", max_iterations)
-    observed = transitions(density, times, states)
+    observed = transitions(density, *in_unit(times, states, unit))
     first = from_intervals(np.array([float(start[name]) for name in density.params]), limits)
     return _estimate(_Loss(density, observed, limits), first, max_iterations)
 

@@ -60,6 +60,23 @@ def observed(data: Any, unit: str | None = None, *, origin: Any = None) -> Obser
     return Observed(times, states)
 
 
+def in_unit(times: Any, states: Any, unit: str | None) -> tuple[Any, Any]:
+    """Return times and states as arrays: dates in the stated unit, frames as their values.
+
+    Anything else is returned as it is.
+    """
+    labels = times.tz_convert(None) if getattr(times, "tz", None) is not None else times
+    index = getattr(labels, "values", None) if hasattr(labels, "name") else labels
+    if isinstance(index, np.ndarray):
+        times = _numbers(index, unit, None) if index.dtype.kind in "mM" else index
+    if hasattr(states, "dims"):
+        states = _of_xarray(states)[1]
+    elif hasattr(states, "index") and hasattr(states, "to_numpy"):
+        states = states.to_numpy(dtype=float)
+        states = states[:, None] if states.ndim == 1 else states
+    return times, states
+
+
 def _of_xarray(data: Any) -> tuple[np.ndarray, np.ndarray]:
     if "time" not in data.dims:
         raise ValueError(
@@ -80,8 +97,9 @@ def _numbers(index: np.ndarray, unit: str | None, origin: Any) -> Float[np.ndarr
         raise ValueError(f"The index must hold dates or numbers; got dtype {index.dtype}, or NaT.")
     if unit not in _SECONDS:
         raise ValueError(
-            "The index holds dates, so that the unit of the SDE's time must be stated: "
-            f'`unit="day"`, "second", "minute", "hour", "week" or "year"; got {unit!r}.'
+            "`times` must be numbers; for dates, the unit of the SDE's time must be stated: "
+            f'`unit="day"`, "second", "minute", "hour", "week" or "year"; got {unit!r}. '
+            "`diracflow.observed(frame, unit)` returns times in a unit as well."
         )
     zero = index[0] if origin is None else np.asarray(origin, dtype=index.dtype)
     return (index - zero) / np.timedelta64(1, "ns") * 1e-9 / _SECONDS[unit]
