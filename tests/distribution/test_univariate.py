@@ -208,3 +208,46 @@ def test_bad_levels_and_functions():
         law.expect(lambda x: x * 1j)
     with pytest.raises(ValueError, match="`points` and `key`"):
         law.mean(samples=3)
+
+
+def test_greeks_in_the_parameters_of_a_geometric_brownian_motion():
+    """Against the formula of Black and Scholes, without discounting.
+
+    The payoff has a kink inside one panel, so that its error decreases with the panel's width; the
+    bar for Greeks is 1e-3.
+    """
+    density, strike, noise = df.ExactGeometricBrownian(), 0.75, GBM["noise"]
+
+    def price(params, t, x0):
+        payoff = lambda x: jnp.maximum(x[0] - strike, 0.0)
+        return density.at(t, x0, params).expect(payoff).value
+
+    value, (by_params, by_t, by_x0) = jax.value_and_grad(price, (0, 1, 2))(GBM, T, jnp.array([X0]))
+    forward, spread = X0 * np.exp(GBM["rate"] * T), noise * np.sqrt(T)
+    upper = np.log(forward / strike) / spread + spread / 2
+    above, at = st.norm.cdf(upper), st.norm.pdf(upper)
+    expected = {
+        "price": (value, forward * above - strike * st.norm.cdf(upper - spread)),
+        "delta": (by_x0[0], forward / X0 * above),
+        "vega": (by_params["noise"], forward * at * np.sqrt(T)),
+        "rho": (by_params["rate"], T * forward * above),
+        "theta": (by_t, forward * (GBM["rate"] * above + at * noise / (2 * np.sqrt(T)))),
+    }
+    for name, (found, formula) in expected.items():
+        np.testing.assert_allclose(found, formula, rtol=1e-3, err_msg=name)
+
+
+def test_derivatives_of_cir_moments_in_its_parameters():
+    """Draws are not differentiable; the derivatives pass through the density."""
+    decay = lambda p: jnp.exp(-p["rate"] * T)
+    mean = lambda p: p["level"] + (X0 - p["level"]) * decay(p)
+    second = lambda p: X0 * decay(p) * (1 - decay(p)) + p["level"] / 2 * (1 - decay(p)) ** 2
+    variance = lambda p: p["noise"] ** 2 / p["rate"] * second(p)
+    law = lambda p: df.ExactCIR().at(T, [X0], p)
+    for found, formula in (
+        (lambda p: law(p).mean()[0], mean),
+        (lambda p: law(p).var()[0], variance),
+    ):
+        slopes, expected = jax.grad(found)(CIR), jax.grad(formula)(CIR)
+        for name in CIR:
+            np.testing.assert_allclose(slopes[name], expected[name], rtol=1e-9, atol=1e-12)
