@@ -6,7 +6,8 @@ theta (in the time to maturity) relative to those of the characteristic function
 central differences, and the wall time of a price with all derivatives, compiled. `joint` is
 `density.at(t, x0).expect`, with the number of quasi-random points given; `marginal` integrates the
 variance out first. The last lines give the cost of `expect` relative to that of as many draws, and,
-if QuantLib is installed, the wall time of its analytic price without derivatives.
+if QuantLib is installed (extra `benchmark`), the error and the wall time of its analytic price
+without derivatives.
 
 Run: python benchmarks/bench_prices.py --points 4096 65536
 """
@@ -67,26 +68,35 @@ def seconds(call, repeats: int = 20) -> float:
     return float(np.median(found))
 
 
-def quantlib_seconds() -> float | None:
+def quantlib_row(strike: float) -> dict:
+    """Return the error and the wall time of QuantLib's analytic price, or why there is none."""
     try:
         import QuantLib as ql
     except ImportError:
-        return None
-    today = ql.Date(1, 1, 2024)
+        return {"QuantLib": "skipped, not installed: pip install 'diracflow[benchmark]'"}
+    law, today = HestonMarginals(), ql.Date(1, 1, 2024)
     ql.Settings.instance().evaluationDate = today
     flat = ql.YieldTermStructureHandle(ql.FlatForward(today, 0.0, ql.Actual365Fixed()))
-    spot = ql.QuoteHandle(ql.SimpleQuote(1.0))
-    process = ql.HestonProcess(flat, flat, spot, 0.09, 2.0, 0.09, 0.3, -0.6)
+    spot = ql.QuoteHandle(ql.SimpleQuote(float(np.exp(X0[0]))))
+    constants = float(X0[1]), law.rate, law.level, law.noise, law.correlation
+    model = ql.HestonModel(ql.HestonProcess(flat, flat, spot, *constants))
     option = ql.VanillaOption(
-        ql.PlainVanillaPayoff(ql.Option.Call, 1.0), ql.EuropeanExercise(today + 146)
+        ql.PlainVanillaPayoff(ql.Option.Call, strike),
+        ql.EuropeanExercise(today + round(MATURITY * 365)),
     )
-    model = ql.HestonModel(process)
 
-    def price():
+    def price() -> float:
+        # A new engine, because an option keeps the price of its engine.
         option.setPricingEngine(ql.AnalyticHestonEngine(model))
         return option.NPV()
 
-    return seconds(price)
+    error = price() / reference(strike, X0, MATURITY) - 1
+    return {
+        "strike": strike,
+        "method": "QuantLib",
+        "price": f"{error:.1e}",
+        "seconds": seconds(price),
+    }
 
 
 def main(model: str | None, points: list[int]) -> None:
@@ -110,7 +120,8 @@ def main(model: str | None, points: list[int]) -> None:
     draw = seconds(lambda: law.sample(0, 4096))
     mean = seconds(lambda: law.expect(lambda x: jnp.exp(x[0]), points=4096))
     print(json.dumps({"expect / sample, 4096 points, eager": mean / draw}))
-    print(json.dumps({"QuantLib seconds": quantlib_seconds()}))
+    for strike in STRIKES:
+        print(json.dumps(quantlib_row(strike)))
 
 
 if __name__ == "__main__":

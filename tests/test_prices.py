@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -23,6 +24,17 @@ def test_the_reference_is_the_formula_of_black_and_scholes():
     upper = -np.log(1.1) / spread + spread / 2
     expected = norm.cdf(upper) - 1.1 * norm.cdf(upper - spread)
     np.testing.assert_allclose(price, expected, rtol=1e-6)
+
+
+def test_quantlib_is_optional(monkeypatch):
+    monkeypatch.setitem(sys.modules, "QuantLib", None)
+    assert "diracflow[benchmark]" in bench.quantlib_row(1.0)["QuantLib"]
+
+
+def test_quantlib_has_the_price_of_the_reference():
+    pytest.importorskip("QuantLib", reason="the extra `benchmark` is not installed")
+    # Both integrate the same characteristic function to about rounding.
+    assert abs(float(bench.quantlib_row(1.1)["price"])) < 1e-9
 
 
 @pytest.mark.slow
