@@ -202,6 +202,15 @@ def test_bad_levels_and_functions():
         law.interval(95)
     with pytest.raises(ValueError, match="one state of shape \\(1,\\)"):
         law.expect(lambda x: x[:, 0])
+    # JAX itself would return the last component.
+    with pytest.raises(ValueError, match=r"shape \(1,\); index 1 is out of bounds"):
+        law.expect(lambda x: x[1])
+    with pytest.raises(ValueError, match="could not be traced"):
+        law.expect(3.0)
+    with pytest.raises(ValueError, match=r"against the shape \(3,\).*q\[:, None\]"):
+        df.ExactOrnsteinUhlenbeck().at([0.1, 0.2, 0.3], [X0], OU).ppf([0.1, 0.2])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        law.isf(1.5)
     with pytest.raises(ValueError, match="returned NaN at the state"):
         law.expect(lambda x: jnp.sqrt(x[0]))
     with pytest.raises(ValueError, match="real numbers"):

@@ -78,5 +78,7 @@ def test_indices_and_frames_are_accepted_as_times_and_states():
         for data, unit in (((frame.index, frame), {"unit": "day"}), (plain, {}))
     ]
     assert best[0] == best[1]
+    with pytest.raises(ValueError, match="Pass `frame.index, frame`"):
+        df.log_likelihood(OU, frame, frame, PARAMS, unit="day")
     with pytest.raises(ValueError, match='must be stated: `unit="day"`'):
         df.filter(0, OU, frame.index, frame, observe, **options)

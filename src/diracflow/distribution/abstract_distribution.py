@@ -291,7 +291,7 @@ class AbstractDistribution(eqx.Module):
 
         It is accurate to rounding in one dimension, and the inverse of `cdf` in several.
         """
-        return self._states(self._quantile(checked_levels("q", q), upper=False))
+        return self._states(self._quantile(checked_levels("q", q, self.batch_shape), upper=False))
 
     def quantile(self, q: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch d"]:
         """Return `ppf(q)`."""
@@ -299,7 +299,7 @@ class AbstractDistribution(eqx.Module):
 
     def isf(self, q: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch d"]:
         """Return the state above which the probability is `q`."""
-        return self._states(self._quantile(checked_levels("q", q), upper=True))
+        return self._states(self._quantile(checked_levels("q", q, self.batch_shape), upper=True))
 
     def median(self) -> Float[Array, "*batch d"]:
         """Return the median of each component."""

@@ -19,6 +19,7 @@ def function_values(
 
     Raise an error unless they are real numbers.
     """
+    _require_existing_components(f, shape)
     try:
         values = map_states(f, x)
     except Exception as error:
@@ -32,6 +33,20 @@ def function_values(
     return values
 
 
+def _require_existing_components(f: Callable[[Array], Array], shape: tuple[int, ...]) -> None:
+    """Raise if `f` reads a component that does not exist, for which JAX returns another one."""
+    state: Any = np.zeros(shape or (1,))  # NumPy checks indices
+    try:
+        f(state)
+    except IndexError as error:
+        raise ValueError(
+            f"`f` must be a function of one state of shape {shape}; {error}. Components are "
+            "counted from 0: index them as `x[0]`, not `x[:, 0]`."
+        ) from error
+    except Exception:
+        return  # a function of JAX arrays alone, or one that fails when it is traced
+
+
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a method of a law, after checking their names."""
     unknown = set(options) - {"points", "key"}
@@ -40,9 +55,16 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def checked_levels(name: str, q: ArrayLike) -> Float[Array, "*batch"]:
+def checked_levels(name: str, q: ArrayLike, batch: tuple[int, ...] = ()) -> Float[Array, "*batch"]:
     """Return probabilities; known ones must lie strictly between 0 and 1."""
     levels = real_numbers(name, q)
+    try:
+        np.broadcast_shapes(levels.shape, batch)
+    except ValueError:
+        raise ValueError(
+            f"`{name}` must broadcast against the shape {batch} of the batch of laws; got "
+            f"{levels.shape}. Use `{name}[:, None]` for several levels of each law."
+        ) from None
     if not isinstance(levels, jax.core.Tracer):
         known = np.asarray(levels)
         bad = ~((known > 0) & (known < 1))

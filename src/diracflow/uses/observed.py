@@ -65,6 +65,11 @@ def in_unit(times: Any, states: Any, unit: str | None) -> tuple[Any, Any]:
 
     Anything else is returned as it is.
     """
+    if hasattr(times, "columns"):
+        raise ValueError(
+            "`times` must be the index of a frame, and `states` the frame itself; got a "
+            f"{type(times).__name__} as `times`. Pass `frame.index, frame`."
+        )
     labels = times.tz_convert(None) if getattr(times, "tz", None) is not None else times
     index = getattr(labels, "values", None) if hasattr(labels, "name") else labels
     if isinstance(index, np.ndarray):
