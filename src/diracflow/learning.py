@@ -33,6 +33,7 @@ from .sde.problem import Problem, checked_problem
 from .sde.sde import SDE
 from .training.checkpointer import NoCheckpointer, checkpointer_in
 from .training.explicit_loop import ExplicitLoop, SwitchingLoop
+from .training.fitted_loop import FittedLoop
 from .training.loop import TimeLoop
 from .training.multiprocess import process_group
 from .training.progress import CallbackProgress, Progress, progress_for
@@ -173,6 +174,8 @@ def _warn_of_boundaries(problem: Problem) -> None:
 
 
 def _loop_kind(prepared: Prepared) -> type[TimeLoop]:
+    if prepared.plan.method == "fitted":
+        return FittedLoop
     return SwitchingLoop if isinstance(prepared.ansatz, StandardisedAnsatz) else ExplicitLoop
 
 
@@ -327,11 +330,17 @@ def _delivered(density: LearnedDensity) -> LearnedDensity:
             stacklevel=4,
         )
     elif status is not Status.FINISHED:
-        cause = diagnosis(density.provenance.history)
         warnings.warn(
-            f"Training stopped at t={density.horizon:g} of {density.provenance.plan.horizon:g}: "
-            f"{status.value} The likely cause of slow progress is {cause.name}: {cause.value}"
-            f"{extension_text(density)}",
+            f"Training stopped at t={density.horizon:g} of {wanted:g}: {status.value}"
+            f"{_cause_text(density)}{extension_text(density)}",
             stacklevel=4,
         )
     return density
+
+
+def _cause_text(density: LearnedDensity) -> str:
+    """Return why Galerkin steps were short; fits have a fixed length."""
+    if density.provenance.plan.method == "fitted":
+        return ""
+    cause = diagnosis(density.provenance.history)
+    return f" The likely cause of slow progress is {cause.name}: {cause.value}"

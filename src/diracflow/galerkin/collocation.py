@@ -154,6 +154,13 @@ def per_row(
     )
 
 
+def evaluate_log_density(
+    ansatz: AbstractAnsatz, clock: Float[Array, ""], points: Points
+) -> Float[Array, " n"]:
+    """Return the log-density at every point, up to terms without parameters."""
+    return per_point(ansatz.log_density, clock, points)
+
+
 def centred(values: Any, points: Points) -> Any:
     """Return values minus their weighted mean, times the square roots of the weights."""
     weight = points.weight
@@ -185,6 +192,20 @@ def draw(
     weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
     x0 = starts.transport(strictly_inside(ndtr(normal[:, :conditioning_dim])))
     return Draws(x0, jnp.asarray(normal[:, conditioning_dim:]), jnp.asarray(weight / weight.mean()))
+
+
+def draw_noise(
+    cube: UnitCube,
+    key: PRNGKeyArray,
+    x0: Float[Array, "n d+k"],
+    dim: int,
+    effective_share: float,
+) -> Draws:
+    """Return draws of noise for given conditioning vectors; see `draw`."""
+    factor = widening(effective_share, dim)
+    normal = factor * ndtri(cube(key, len(x0), dim))
+    weight = np.exp(-0.5 * (1 - factor**-2) * np.sum(normal**2, axis=1))
+    return Draws(x0, jnp.asarray(normal), jnp.asarray(weight / weight.mean()))
 
 
 def widening(effective_share: float, dim: int) -> float:

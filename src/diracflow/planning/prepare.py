@@ -27,6 +27,7 @@ from .ansatz_builder import (
     parameter_count,
 )
 from .memory import fitting_layout, predicted_memory, require_memory
+from .method_rule import ShortDensity, method_rule, require_fits, short_density
 from .near_source import NearSource, near_source
 from .plan import Plan, plan_of
 from .settings import Options, Settings, settings_for
@@ -41,9 +42,6 @@ from .size_rules import (
 )
 from .source_rule import require_nondegenerate
 from .subinterval_rule import context_rule, require_autonomous, subinterval_rule
-
-# The reason for a training, if distances of sources were not measured.
-_FAR = "no source with the moments of each start is near, or settings describe a training"
 
 
 class Resources(NamedTuple):
@@ -62,6 +60,7 @@ class Prepared(NamedTuple):
     ansatz: AbstractAnsatz
     layout: Layout
     near: NearSource | None = None  # if it was measured
+    short: ShortDensity | None = None  # if the flow is fitted
 
 
 class _Draft:
@@ -98,15 +97,20 @@ def prepare(
     """
     require_nondegenerate(problem, settings)
     require_separable(problem, settings)
+    require_fits(problem, settings)
     near, resources = near_source(problem, settings), resources or Resources(Layout())
     if near is not None and (settings.method == "source" or near.answers(settings)):
         return source_alone(problem, settings, near, resources, preset)
-    draft = _Draft(settings.replaced(method="galerkin"))
-    if settings.method == "auto":
-        draft.reasons["method"] = _FAR if near is None else near.text
+    draft = _Draft(settings)
     first, axes = _shaped(problem, draft)
     flow = build_flow(first, draft.settings, axes, key)
-    ansatz, source = build_ansatz(first, draft.settings, axes, flow, near)
+    build = lambda: build_ansatz(first, draft.settings, axes, flow, near)
+    ansatz, source = build()
+    described = bool(settings.described)
+    rule = lambda: method_rule(first, draft.settings, near, source.value, described)
+    draft.settle("method", rule)
+    if draft.settings.method == "fitted":
+        ansatz, source = build()
     parameters = parameter_count(flow)
     draft.settle("samples", lambda: samples_rule(draft.settings, parameters))
     if settings.source == "auto":
@@ -126,7 +130,8 @@ def prepare(
         memory=memory,
         reasons=draft.reasons,
     )
-    return Prepared(plan, chosen, first, ansatz, layout, near)
+    short = short_density(first) if chosen.method == "fitted" else None
+    return Prepared(plan, chosen, first, ansatz, layout, near, short)
 
 
 def source_alone(

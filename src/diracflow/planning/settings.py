@@ -15,7 +15,7 @@ from ..sde.quasi_random import CUBES, UnitCube
 from ..source.gaussian_source import AbstractGaussianSource
 
 FLOWS = ("monotone", "affine")
-METHODS = ("auto", "galerkin", "source")
+METHODS = ("auto", "galerkin", "fitted", "source")
 SOURCES = ("auto", "closure", "moments", "cumulants", "euler")
 CONTEXTS = ("auto", "start", "path")
 NETWORKS = ("auto", "shared", "own")
@@ -44,10 +44,14 @@ class Settings:
     - `tolerance`: total time-integration error allowed in log p over the whole horizon (root mean
         square, in nats). Implicit steps may err by a fiftieth of what the flow leaves unexplained,
         if that is more.
-    - `method`: `"galerkin"` trains a flow. `"source"` trains nothing: the density is a source with
-        mean, covariance and third cumulants of each start. `"auto"` takes that in more than one
-        dimension, if its distance from simulated paths (total variation) is at most twice the
-        tolerance and at most 0.03, unless source, flow, sizes or `legs` are set. If a training
+    - `method`: `"galerkin"` trains a flow by Galerkin steps. `"fitted"` fits the flow, in a fixed
+        number of steps, to the density that the Chapman--Kolmogorov equation makes of the one
+        before; it needs coefficients that do not depend on time. `"source"` trains nothing: the
+        density is a source with mean, covariance and third cumulants of each start. `"auto"` takes
+        that in more than one dimension, if its distance from simulated paths (total variation) is
+        at most twice the tolerance and at most 0.03. Else it takes `"fitted"` in three and more
+        dimensions, where the source is `"closure"`, components do not separate, and no parameters
+        or times vary. It takes `"galerkin"` if source, flow, sizes or `legs` are set. If a training
         stops early, the source is returned if its distance is at most 0.1.
     - `flow`: `"monotone"` couplings in the coordinates of the source, with linear mixing; the
         paper's `"affine"` couplings in raw coordinates; a flow object (in the coordinates of the

@@ -5,7 +5,7 @@ import numpy as np
 from ..equation.moving_frame import Basis
 from ..sde.problem import Problem
 from ..sde.sde import SDE
-from ..source.closure import ClosureSource
+from ..source.closure import FEW_STEPS, STEPS, ClosureSource
 from ..source.cumulants import CumulantSource
 from ..source.ensemble import Ensemble, ensemble
 from ..source.gaussian_source import AbstractGaussianSource, EulerSource
@@ -57,8 +57,11 @@ def planned_source(
     def for_states(source: AbstractGaussianSource) -> AbstractGaussianSource:
         return source if basis is None else RotatedSource(problem.equation, basis, source)
 
-    source, choice = _named_source(problem, settings.source, equation, draws)
-    if settings.source != "auto" or choice.value != "closure":
+    fitted = settings.method == "fitted"
+    steps = FEW_STEPS if fitted else STEPS
+    source, choice = _named_source(problem, settings.source, equation, draws, steps)
+    # Fits would integrate the moments of each start at every intermediate point.
+    if fitted or settings.source != "auto" or choice.value != "closure":
         return for_states(source), choice
     nats = misfit(for_states(source), pilot(problem))
     if nats < _COMMON:
@@ -83,7 +86,7 @@ def require_nondegenerate(problem: Problem, settings: Settings) -> None:
 
 
 def _named_source(
-    problem: Problem, name: str, equation: SDE, draws: np.ndarray
+    problem: Problem, name: str, equation: SDE, draws: np.ndarray, steps: int = STEPS
 ) -> tuple[AbstractGaussianSource, Choice]:
     choice, paths = Choice(name, "set by the user or the preset"), None
     if name == "auto" and problem.degenerate:
@@ -100,7 +103,9 @@ def _named_source(
         choice = _best(problem, paths) if name == "auto" else choice
     if choice.value == "closure":
         assert paths is not None
-        return ClosureSource(sde=equation, ensemble=paths, start_time=problem.start_time), choice
+        begun = problem.start_time
+        closure = ClosureSource(sde=equation, ensemble=paths, start_time=begun, steps=steps)
+        return closure, choice
     if choice.value in ("moments", "cumulants"):
         checked = draws[:_CHECKED]
         source, _ = moment_source(equation, problem.start_time, problem.horizon, checked)

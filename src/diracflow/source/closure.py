@@ -29,7 +29,8 @@ from ..sde.sde import SDE
 from .ensemble import Ensemble, doublings, nodes
 from .gaussian_source import AbstractGaussianSource
 
-_STEPS = 16
+# Steps of the mean. Any smooth frame will do for a fit, and fits evaluate many of them.
+STEPS, FEW_STEPS = 16, 4
 
 
 class ClosureSource(AbstractGaussianSource):
@@ -40,11 +41,13 @@ class ClosureSource(AbstractGaussianSource):
     - `sde`: the SDE.
     - `ensemble`: moments of the ensemble of all starts.
     - `start_time`: the start time, or `None` if it is part of the conditioning vector.
+    - `steps`: the number of steps of the mean.
     """
 
     sde: SDE
     ensemble: Ensemble
     start_time: float | None = eqx.field(static=True)
+    steps: int = eqx.field(static=True, default=STEPS)
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " d+k"]) -> Frame:
         r"""Return the mean, and $\sqrt\tau M(\tau)$ times the Cholesky factor of the noise.
@@ -72,14 +75,14 @@ class ClosureSource(AbstractGaussianSource):
         root, x0 = cholesky(common), initial.start
 
         def step(mean: Array, index: Array) -> tuple[Array, None]:
-            before, after = clock * index / _STEPS, clock * (index + 1) / _STEPS
+            before, after = clock * index / self.steps, clock * (index + 1) / self.steps
             middle = jnp.sqrt((before**2 + after**2) / 2)
             spread = before * self.ensemble.widening(before) @ root
             jacobian, length = self.ensemble.drift_jacobian(middle), after**2 - before**2
             time = initial.start_time + middle**2
             return self._exponential_step(initial.sde, mean, time, length, jacobian, spread), None
 
-        return jax.lax.scan(step, x0, jnp.arange(_STEPS, dtype=x0.dtype))[0]
+        return jax.lax.scan(step, x0, jnp.arange(self.steps, dtype=x0.dtype))[0]
 
     def _exponential_step(
         self, sde: SDE, mean: Array, time: Array, length: Array, jacobian: Array, spread: Array
@@ -94,6 +97,6 @@ class ClosureSource(AbstractGaussianSource):
         # explicit step down a steep wall would overshoot.
         excess = jnp.sum((jnp.mean(change, axis=0) - jacobian @ along) ** 2) * length**2
         size = jnp.sum(along**2)
-        twice = doublings(self.ensemble.stiffness, _STEPS)
+        twice = doublings(self.ensemble.stiffness, self.steps)
         damping = jnp.sqrt(1 + excess / jnp.where(size > 0, size, 1.0))
         return mean + length * mean_exponential(jacobian * length, twice) @ along / damping
