@@ -101,6 +101,57 @@ def star() -> Problem:
     return sde, df.Normal([0.0, 0.0], [0.6, 0.6]), 1.5
 
 
+def heston_pair() -> Problem:
+    """Two assets under Heston's model, all four noises correlated."""
+    correlation = jnp.array(
+        [
+            [1.0, 0.5, -0.6, -0.3],
+            [0.5, 1.0, -0.3, -0.5],
+            [-0.6, -0.3, 1.0, 0.4],
+            [-0.3, -0.5, 0.4, 1.0],
+        ]
+    )
+    factor = jnp.linalg.cholesky(correlation)
+
+    def drift(t, x):
+        return jnp.concatenate([-x[2:] / 2, jnp.array([2.0, 3.0]) * (0.09 - x[2:])])
+
+    def diffusion(t, x):
+        sizes = jnp.sqrt(jnp.concatenate([x[2:], x[2:]])) * jnp.array([1.0, 1.0, 0.3, 0.4])
+        return sizes[:, None] * factor
+
+    domain = (df.Real(), df.Real(), df.Positive(), df.Positive())
+    starts = [df.Normal(0.0, 0.1)] * 2 + [df.LogNormal(jnp.log(0.09), 0.25)] * 2
+    return df.SDE(drift, diffusion, 4, domain=domain), df.Product(*starts), 0.5
+
+
+def egg_box() -> Problem:
+    """Eight wells in three dimensions, at the corners of a sheared box."""
+    shear = jnp.array([[1.0, 0.3, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 1.0]])
+
+    def potential(x):
+        y = shear @ x
+        return jnp.sum(0.25 * y**4 - 0.5 * y**2)
+
+    slope = jax.grad(potential)
+    sde = df.SDE(lambda t, x: -slope(x), 0.7 * jnp.ones(3), 3)
+    return sde, df.Normal([0.0] * 3, [0.7] * 3), 2.0
+
+
+def toggle() -> Problem:
+    """A bistable drift in the plane that is not a gradient."""
+
+    def drift(t, x):
+        return jnp.stack([x[0] - x[0] ** 3 - 0.7 * x[1], 0.5 * x[0] - x[1]])
+
+    return df.SDE(drift, 0.6 * jnp.ones(2), 2), df.Normal([0.0, 0.0], [0.7, 0.7]), 3.0
+
+
+def from_model(model: df.models.Model) -> Problem:
+    """A built-in model as a problem."""
+    return model.sde, model.starts, model.horizon
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     "epidemic": epidemic,
     "phases": phases,
@@ -113,4 +164,9 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "lorenz96": lorenz96,
     "gene-switch": gene_switch,
     "star": star,
+    "toggle": toggle,
+    "egg-box": egg_box,
+    "heston-pair": heston_pair,
+    "plane": lambda: from_model(df.models.double_well(2)),
+    "cycle": lambda: (*from_model(df.models.van_der_pol())[:2], 5.0),
 }

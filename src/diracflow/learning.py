@@ -1,5 +1,6 @@
 r"""`learn`: from an SDE to its transition density."""
 
+import dataclasses
 import functools
 import numbers
 import os
@@ -17,6 +18,7 @@ from jaxtyping import PRNGKeyArray
 from .density.composed import ComposedDensity
 from .density.learned import LearnedDensity, TransitionDensity, extension_text
 from .density.provenance import Provenance
+from .density.subintervals import division
 from .density.summary import certificate_table
 from .flow.ansatz import StandardisedAnsatz
 from .planning.explosion import explodes
@@ -158,6 +160,10 @@ def learn(
                 checkpointer.resume(functools.partial(identity, problem, prepared.plan, key), loop)
                 status = _run(loop, checkpointer, prepared, progress)
                 density = _density(problem, prepared, loop, status, key)
+                if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
+                    loop.divides = False  # the rest would be composed by quasi-Monte Carlo
+                    status = _run(loop, checkpointer, prepared, progress)
+                    density = _density(problem, prepared, loop, status, key)
                 if settings.method == "auto":
                     density = _at_the_horizon(density, prepared, problem, settings, key)
             if certify and density.horizon > 0 and density.status is not Status.TIME_LIMIT:
@@ -220,20 +226,33 @@ def _density(
     problem: Problem, prepared: Prepared, loop: TimeLoop, status: Status, key: PRNGKeyArray
 ) -> LearnedDensity:
     """Return what a loop has learned."""
+    if status is Status.DIVIDED:
+        prepared, status = _divided(prepared, loop.clock**2), Status.FINISHED
     course = Course(status, loop.seconds(), tuple(loop.history))
     density = _with_provenance(problem, prepared, loop.trajectory(), course, key).composed()
     _warn_of_sampling(density)
     return density
 
 
+def _divided(prepared: Prepared, reach: float) -> Prepared:
+    """Return a plan whose subintervals have the length that a training reached."""
+    plan = prepared.plan
+    legs = division(plan.horizon, reach).most
+    reason = f"steps became short at t={reach:.3g}; longer times are composed of what was learned"
+    reasons = {**plan.reasons, "legs": reason}
+    return prepared._replace(
+        plan=dataclasses.replace(plan, legs=legs, reach=reach, reasons=reasons)
+    )
+
+
 def _source_density(
     problem: Problem, prepared: Prepared, began: float, key: PRNGKeyArray
 ) -> LearnedDensity:
-    """Return a source as a density."""
+    """Return a source as a density, composed if it is one over subintervals."""
     none = np.zeros((0, 0))
     still = Trajectory(np.zeros(1), np.zeros((1, 0)), none, none)
     course = Course(Status.FINISHED, time.monotonic() - began, ())
-    return _with_provenance(problem, prepared, still, course, key)
+    return _with_provenance(problem, prepared, still, course, key).composed()
 
 
 class Course(NamedTuple):

@@ -14,7 +14,7 @@ from ..source.cumulants import CumulantSource
 from ..source.moments import MomentSource, graded_basis, moment_source
 from .explosion import explodes
 from .normality import Distance
-from .pilot import MANY, Pilot, distance, pilot
+from .pilot import MANY, Pilot, distance, distances, pilot
 from .settings import Settings
 
 # Draws of the start law that choose the number of steps.
@@ -26,12 +26,17 @@ _MULTIPLE, _MOST = 2.0, 0.03
 _USABLE = 0.1
 
 
+# Numbers of subintervals for which simulated paths tell the distance of the source.
+_DIVISIONS = (2, 4)
+
+
 class NearSource(NamedTuple):
-    """A source with the moments of each start."""
+    """A source with the moments of each start, for one or several subintervals."""
 
     source: MomentSource
-    distance: Distance  # total variation, root mean square over starts
+    distance: Distance  # total variation, root mean square over starts, of all subintervals
     paths: Pilot
+    legs: int = 1
 
     @property
     def name(self) -> str:
@@ -41,9 +46,10 @@ class NearSource(NamedTuple):
     @property
     def text(self) -> str:
         """The distance, for people."""
+        each = "" if self.legs == 1 else f", over {self.legs} subintervals,"
         return (
-            f"the source with {self.name} of each start is within {self.distance.value:.2g} of "
-            f"simulated paths (total variation, standard error {self.distance.stderr:.1g})"
+            f"the source with {self.name} of each start{each} is within {self.distance.value:.2g} "
+            f"of simulated paths (total variation, standard error {self.distance.stderr:.1g})"
         )
 
     @property
@@ -53,6 +59,8 @@ class NearSource(NamedTuple):
 
     def answers(self, settings: Settings) -> bool:
         """Return `True` if no training is needed."""
+        if self.legs > 1:
+            return True
         return self.distance.value + self.distance.stderr <= _enough(settings)
 
 
@@ -63,8 +71,9 @@ def _enough(settings: Settings) -> float:
 def near_source(problem: Problem, settings: Settings) -> NearSource | None:
     """Return the source with the moments of each start, if these are near the density.
 
-    The result is `None` if a few paths show that it is far, in one dimension, where training takes
-    seconds, and if the user has described a training.
+    If it answers only over a half or a quarter of the horizon, these are the subintervals of the
+    result. It is `None` if a few paths show that the source is far, in one dimension, where
+    training takes seconds, and if the user has described a training.
     """
     described = settings.described
     alone = settings.method == "source"
@@ -76,11 +85,40 @@ def near_source(problem: Problem, settings: Settings) -> NearSource | None:
         return None
     few = pilot(problem)
     _require_paths(problem, few)
-    first_guess = distance(_skewed_source(problem), few)
-    if first_guess.value - first_guess.stderr > _USABLE and not alone:
-        return None
+    # At the horizon, a half and a quarter of it.
+    guesses = distances(_skewed_source(problem), few)[::-1]
+    near = None
+    if alone or guesses[0].value - guesses[0].stderr <= _USABLE:
+        near = _measured(problem)
+        if alone or near.answers(settings):
+            return near
+    return _divided(problem, settings, few, guesses) or near
+
+
+def _measured(problem: Problem) -> NearSource:
     source, paths = per_start_source(problem), pilot(problem, MANY)
     return NearSource(source, distance(source, paths), paths)
+
+
+def _divided(
+    problem: Problem, settings: Settings, few: Pilot, guesses: list[Distance]
+) -> NearSource | None:
+    """Return a source that answers over several subintervals, or `None`.
+
+    No transition brings two laws farther apart, so that distances add up at most.
+    """
+    enough = _enough(settings)
+    for legs, guess in zip(_DIVISIONS, guesses[1:], strict=True):
+        if legs * (guess.value - guess.stderr) > enough or not problem.autonomous:
+            continue
+        short = problem.until(problem.horizon / legs)
+        source, paths = per_start_source(short), pilot(short, MANY, few.later_starts(problem.dim))
+        each = distance(source, paths)
+        total = Distance(legs * each.value, legs * each.stderr)
+        # The sum is an upper bound, so that its noise need not be added.
+        if max(total) <= enough:
+            return NearSource(source, total, paths, legs)
+    return None
 
 
 def _require_paths(problem: Problem, paths: Pilot) -> None:

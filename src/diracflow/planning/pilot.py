@@ -21,7 +21,7 @@ from ..source.tabulated import TabulatedSource, with_frame
 from .normality import Distance, distance_from_normal
 
 # Starts, paths from each of them, and shares of the horizon at which they end.
-_STARTS, _PATHS, _SHARES = 32, 256, (0.25, 1.0)
+_STARTS, _PATHS, _SHARES = 32, 256, (0.25, 0.5, 1.0)
 # Paths from each start that measure a distance of a per cent.
 MANY = 4096
 # Steps up to each of the times.
@@ -40,10 +40,20 @@ class Pilot(NamedTuple):
         """The ends at the latest time."""
         return Pilot(self.times[-1:], self.starts, self.ends[-1:])
 
+    def later_starts(self, dim: int) -> Float[Array, "n d+k"]:
+        """Return the starts, with the ends of one path each at the middle time instead of half."""
+        moved = self.ends[len(self.times) // 2, ::2, 0]
+        return self.starts.at[::2, :dim].set(moved)
 
-def pilot(problem: Problem, paths: int = _PATHS) -> Pilot:
-    """Simulate a number of paths from each of some draws of the start law."""
-    starts = jnp.asarray(problem.draws(_STARTS))
+
+def pilot(
+    problem: Problem, paths: int = _PATHS, starts: Float[Array, "n d+k"] | None = None
+) -> Pilot:
+    """Simulate a number of paths from each of some conditioning vectors.
+
+    By default these are draws of their law.
+    """
+    starts = jnp.asarray(problem.draws(_STARTS)) if starts is None else starts
     times = jnp.asarray(_SHARES) * problem.horizon
     each = jnp.repeat(starts, paths, axis=0)
     ends = heun_paths(problem.equation, problem.start_time, jr.key(2), each, times, _STEPS)
@@ -52,8 +62,12 @@ def pilot(problem: Problem, paths: int = _PATHS) -> Pilot:
 
 def distance(law: AbstractGaussianSource | AbstractAnsatz, paths: Pilot) -> Distance:
     """Return the total variation distance of a law from simulated paths, at the worst time."""
-    zeta = _standardised(law, paths)
-    return max((distance_from_normal(z) for z in zeta), key=lambda found: found.value)
+    return max(distances(law, paths), key=lambda found: found.value)
+
+
+def distances(law: AbstractGaussianSource | AbstractAnsatz, paths: Pilot) -> list[Distance]:
+    """Return the total variation distance of a law from simulated paths, at each time."""
+    return [distance_from_normal(z) for z in _standardised(law, paths)]
 
 
 def misfit(source: AbstractGaussianSource, paths: Pilot) -> float:

@@ -138,16 +138,17 @@ def source_alone(
     problem: Problem, settings: Settings, near: NearSource, resources: Resources, preset: str
 ) -> Prepared:
     """Return the plan of a density that is a source, without a training."""
-    sizes = {"layers": 2, "hidden": 1, "samples": 2, "legs": 1}
+    sizes = {"layers": 2, "hidden": 1, "samples": 2, "legs": near.legs}
     names = {"context": "start", "basis": "axes", "networks": "shared", "method": "source"}
     chosen = settings.replaced(**sizes, **names, source=near.source, flow=IdentityFlow())
-    ansatz, _ = build_ansatz(problem, chosen, Axes(None, None), IdentityFlow())
+    first = problem.until(problem.horizon / near.legs)
+    ansatz, _ = build_ansatz(first, chosen, Axes(None, None), IdentityFlow())
     reason = f"{near.text}, and nothing was trained"
     plan = plan_of(
         chosen,
         preset=preset,
         horizon=problem.horizon,
-        reach=problem.horizon,
+        reach=first.horizon,
         source=near.name,
         idle_dim=0,
         parameters=0,
@@ -156,7 +157,7 @@ def source_alone(
         memory=0.0,
         reasons={"method": reason} if settings.method == "auto" else {"source": reason},
     )
-    return Prepared(plan, chosen, problem, ansatz, resources.layout, near)
+    return Prepared(plan, chosen, first, ansatz, resources.layout, near)
 
 
 def _shaped(problem: Problem, draft: _Draft) -> tuple[Problem, Axes]:

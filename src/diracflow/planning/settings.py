@@ -47,12 +47,13 @@ class Settings:
     - `method`: `"galerkin"` trains a flow by Galerkin steps. `"fitted"` fits the flow, in a fixed
         number of steps, to the density that the Chapman--Kolmogorov equation makes of the one
         before; it needs coefficients that do not depend on time. `"source"` trains nothing: the
-        density is a source with mean, covariance and third cumulants of each start. `"auto"` takes
-        that in more than one dimension, if its distance from simulated paths (total variation) is
-        at most twice the tolerance and at most 0.03. Else it takes `"fitted"` in three and more
-        dimensions, where the source is `"closure"`, components do not separate, and no parameters
-        or times vary. It takes `"galerkin"` if source, flow, sizes or `legs` are set. If a training
-        stops early, the source is returned if its distance is at most 0.1.
+        density is a source with mean, covariance and third cumulants of each start, or composed of
+        two or four such sources. `"auto"` takes that in more than one dimension, if its distance
+        from simulated paths (total variation) is at most twice the tolerance and at most 0.03. Else
+        it takes `"fitted"` in three and more dimensions, where the source is `"closure"`,
+        components do not separate, and no parameters or times vary. It takes `"galerkin"` if
+        source, flow, sizes or `legs` are set. If a training stops early, the source is returned if
+        its distance is at most 0.1.
     - `flow`: `"monotone"` couplings in the coordinates of the source, with linear mixing; the
         paper's `"affine"` couplings in raw coordinates; a flow object (in the coordinates of the
         source), or a function `(dim, context_dim, key) -> flow`.
@@ -81,7 +82,9 @@ class Settings:
         evaluations a point. Needs coefficients that do not depend on time. By default one, unless
         networks receive the path and the drift is not linear: then as many as keep the rotation
         within each below a radian, at most twelve (in more than two dimensions, and for families,
-        two radians and four), if paths stay within the start law.
+        two radians and four), if paths stay within the start law. If it is one by default, and in
+        one or two dimensions steps become short, training ends after a sixteenth of the horizon or
+        more, and the time reached becomes the length of the subintervals.
     - `layers`: the number of coupling layers; even.
     - `hidden`: the width of each network (monotone) or of the GRU cell (affine) in a layer.
     - `bumps`: the number of terms of each monotone function.

@@ -23,7 +23,7 @@ from ..sde.coefficient_checks import coefficients
 from ..sde.conditioning import OUTSIDE
 from ..sde.problem import Problem
 from .explosion import simulated
-from .settings import Settings
+from .settings import MOST_LEGS, Settings
 from .size_rules import Choice
 
 # Rotation over the horizon, in radians, from which on the networks receive the path. It is below
@@ -97,6 +97,14 @@ def subinterval_rule(problem: Problem, settings: Settings) -> Choice:
     return Choice(
         count, f"paths rotate by {radians:.2g} radians; {within:g} per subinterval, at most {most}"
     )
+
+
+def divisible(problem: Problem) -> bool:
+    """Return `True` if the horizon can be composed, on a lattice, of any part of it.
+
+    Coefficients must not depend on time, and paths must stay within the start law.
+    """
+    return composes_on_lattice(problem) and problem.autonomous and _stays(problem, MOST_LEGS)
 
 
 def require_autonomous(problem: Problem, legs: int) -> None:

@@ -12,6 +12,7 @@ converge. No steps are made where the source is exact.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,6 +26,9 @@ from jaxtyping import Array, Float
 from ..galerkin.collocation import Draws, Points
 from ..galerkin.rows import source_forcings
 from ..galerkin.velocity import ROUNDING, Velocity, survey, velocity
+from ..planning.prepare import Prepared
+from ..planning.settings import MOST_LEGS
+from ..planning.subinterval_rule import divisible
 from .implicit_loop import ImplicitLoop
 from .loop import MOST_CHANGE, SMALLEST, TimeLoop, diagnostics_of
 from .state import Diagnostics, Status, diagnosis
@@ -181,13 +185,31 @@ _EARLY = 0.03
 _PATIENCE = 10
 
 
-class SwitchingLoop(ExplicitLoop, ImplicitLoop):
-    """A loop of explicit steps that switches to implicit ones where they become too short."""
+# A looser tolerance has to pay: what is affordable decreases with it as the number of steps does.
+# Beneš takes 47 steps at five times the tolerance of `accurate`, 150 at that.
+_TOLERANCE, _PER_TOLERANCE = 3e-3, 0.7
 
-    CARRIED = (*dict.fromkeys(ExplicitLoop.CARRIED + ImplicitLoop.CARRIED), "short_steps")
+
+class SwitchingLoop(ExplicitLoop, ImplicitLoop):
+    """A loop of explicit steps that ends, or switches to implicit ones, where they become short.
+
+    It ends if the rest of the horizon can be composed of what was learned.
+    """
+
+    CARRIED = (
+        *dict.fromkeys(ExplicitLoop.CARRIED + ImplicitLoop.CARRIED),
+        *("short_steps", "dear_steps"),
+    )
     short_steps = 0  # consecutive ones so far
+    dear_steps = 0  # the same, if the horizon can be divided
+
+    def __init__(self, prepared: Prepared, *rest: Any):
+        super().__init__(prepared, *rest)
+        self._problem, self.divides = prepared.problem, "legs" in prepared.plan.reasons
 
     def advance(self) -> Status:
+        if self.dear_steps >= _PATIENCE and self._divisible:
+            return Status.DIVIDED
         if self.clock == 0:
             if self.skip_exact_source():
                 return Status.FINISHED
@@ -203,14 +225,25 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
 
     def accept(self, step: Step, start: Velocity, length: float, rejected: int) -> None:
         super().accept(step, start, length, rejected)
-        samples = self.plan.samples
         # The prediction assumes lengths proportional to the clock.
         ahead = np.log(self.end / self.clock) / np.log1p(length / self.clock)
         steps = len(self.history) + ahead
         few = _FEW * max(1.0, self.ansatz.source.sde.dim / 4)
-        affordable = steps <= few or steps * samples * len(self.theta) ** 2 <= _AFFORDABLE
+        cost = steps * self.plan.samples * len(self.theta) ** 2 / _AFFORDABLE
         early = self.clock < _EARLY * self.end
-        self.short_steps = 0 if affordable or early else self.short_steps + 1
+        self.short_steps = 0 if steps <= few or cost <= 1 or early else self.short_steps + 1
+        dear = cost > (_TOLERANCE / self.plan.tolerance) ** _PER_TOLERANCE and not early
+        self.dear_steps = self.dear_steps + 1 if dear else 0
+
+    @functools.cached_property
+    def _stays(self) -> bool:
+        return divisible(self._problem)
+
+    @property
+    def _divisible(self) -> bool:
+        """`True` if the rest of the horizon can be composed of the time reached."""
+        far_enough = self.clock**2 * MOST_LEGS >= self.end**2
+        return self.divides and self.plan.legs == 1 and far_enough and self._stays
 
     def skip_exact_source(self) -> bool:
         """Move to the horizon with the flow at the identity, if the source is exact.

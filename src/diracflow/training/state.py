@@ -76,6 +76,10 @@ class Status(enum.Enum):
         "The step became too small to make progress, although the flow can represent the "
         "density. Raise `tolerance` or `regularisation`, or shorten the horizon."
     )
+    DIVIDED = (
+        "Steps became short. The rest of the horizon is composed of what was learned, in `legs` "
+        "subintervals."
+    )
     STEP_LIMIT = (
         "The number of steps reached `max_steps`. Raise it, raise `tolerance`, or shorten the "
         "horizon."
@@ -85,7 +89,8 @@ class Status(enum.Enum):
     @property
     def failed(self) -> bool:
         """`True` if numerics ended the training, and not the horizon or a limit of the user."""
-        return self not in (Status.FINISHED, Status.STEP_LIMIT, Status.TIME_LIMIT)
+        limits = (Status.DIVIDED, Status.STEP_LIMIT, Status.TIME_LIMIT)
+        return self is not Status.FINISHED and self not in limits
 
 
 class Trajectory(eqx.Module):

@@ -1,0 +1,64 @@
+"""Trainings whose steps become short end, and the horizon is composed of what was learned."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import diracflow as df
+from diracflow.evaluate.spectral_grid import SpectralGrid, transition_densities
+from diracflow.planning.subinterval_rule import divisible
+from diracflow.training import explicit_loop
+from helpers import problem_for
+
+WELL, HORIZON = df.models.double_well(), 1.5
+SMALL = {"layers": 2, "hidden": 2, "samples": 256, "certify": False, "preset": "quick"}
+
+
+@pytest.fixture
+def dear_steps(monkeypatch):
+    """Let every step count as too dear, so that a training ends as soon as it may."""
+    monkeypatch.setattr(explicit_loop, "_AFFORDABLE", 1.0)
+
+
+def learned(**changes):
+    return df.learn(0, WELL.sde, WELL.starts, HORIZON, **SMALL | changes)
+
+
+@pytest.mark.usefixtures("dear_steps")
+def test_the_horizon_is_composed_of_what_was_learned(tmp_path):
+    density = learned(checkpoint=tmp_path)
+    plan = density.provenance.plan
+    assert density.status is df.Status.FINISHED
+    assert density.horizon == HORIZON
+    # The flow was trained for a sixteenth of the horizon at least, and no further than it had to.
+    assert 2 <= density.legs <= 16
+    assert HORIZON / density.legs <= density.reach < HORIZON / 2
+    assert plan.legs == density.legs
+    assert "steps became short at t=" in plan.reasons["legs"]
+    # No transition brings laws farther apart, so that the bounds of subintervals add up. They are
+    # means over starts; a single start may be worse by a factor of two.
+    grid = SpectralGrid([-4.5], [4.5], 301)
+    x0 = np.array([[-0.9], [0.3]])
+    exact = transition_densities(WELL.sde, grid, x0, [HORIZON])[0]
+    found = np.stack([density.prob(grid.nodes(), HORIZON, start) for start in x0])
+    distances = 0.5 * grid.volume * np.sum(np.abs(found - exact), axis=1)
+    assert np.all(distances < 2 * density.legs * density.provenance.history[-1].bound)
+    assert np.all(distances < 0.02)
+    again = learned(checkpoint=tmp_path)
+    np.testing.assert_array_equal(*(d.log_prob(x0, HORIZON, x0) for d in (again, density)))
+
+
+@pytest.mark.usefixtures("dear_steps")
+def test_a_number_of_subintervals_that_was_asked_for_is_kept():
+    with pytest.warns(UserWarning, match="`max_steps`"):
+        density = learned(legs=1, max_steps=24)
+    assert isinstance(density, df.TransitionDensity)
+
+
+def test_paths_must_stay_within_the_start_law_and_coefficients_be_constant():
+    assert divisible(problem_for(WELL.sde, WELL.starts, HORIZON))
+    assert not divisible(problem_for(WELL.sde, df.Normal(0.0, 0.1), HORIZON))
+    driven = df.SDE(lambda t, x: jnp.sin(t) - x**3, 0.7)
+    assert not divisible(problem_for(driven, df.Normal(0.0, 1.0), HORIZON))
+    space = df.models.brownian(3)
+    assert not divisible(problem_for(space.sde, space.starts, 0.1))
