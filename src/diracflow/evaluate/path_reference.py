@@ -146,8 +146,8 @@ def measured_distance(
 
     **Returns:**
 
-    The estimate, and a standard error that includes the noise of the reference and the change from a
-    kernel of twice the length.
+    The estimate, and a standard error that includes the noise of the reference and the change from
+    a kernel of twice the length.
     """
     fixed, began = scalars(density, params), began_at(density, start_time, "start_time")
     point_key, path_key = jr.split(checked_key(key))

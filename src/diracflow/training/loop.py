@@ -82,6 +82,7 @@ class TimeLoop(abc.ABC):
     # a resumed run gives another result.
     CARRIED: ClassVar[tuple[str, ...]] = ("length", "velocity", "bound", "open_end")
     processes = ProcessGroup()
+    divides = False  # whether the loop may end before the horizon, which is then composed
 
     def __init__(
         self,
