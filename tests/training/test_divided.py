@@ -62,3 +62,15 @@ def test_paths_must_stay_within_the_start_law_and_coefficients_be_constant():
     assert not divisible(problem_for(driven, df.Normal(0.0, 1.0), HORIZON))
     space = df.models.brownian(3)
     assert not divisible(problem_for(space.sde, space.starts, 0.1))
+
+
+@pytest.mark.usefixtures("dear_steps")
+def test_a_training_that_would_take_too_long_says_so_early(monkeypatch):
+    monkeypatch.setattr(explicit_loop, "_HOPELESS", 1.0)
+    narrow = df.Normal(0.0, 0.1)  # which paths leave, so that the horizon is not divided at once
+    with pytest.warns(UserWarning, match="Steps are so short that training would take very long"):
+        density = df.learn(0, WELL.sde, narrow, HORIZON, preset="quick", certify=False)
+    # Ten steps after those that are short for every equation, of some forty.
+    assert density.base.horizon < HORIZON / 2
+    assert density.horizon == HORIZON
+    assert density.status is df.Status.TOO_SLOW

@@ -61,6 +61,7 @@ class Prepared(NamedTuple):
     layout: Layout
     near: NearSource | None = None  # if it was measured
     short: ShortDensity | None = None  # if the flow is fitted
+    patient: bool = True  # whether training goes on however long it will take
 
 
 class _Draft:
@@ -131,7 +132,8 @@ def prepare(
         reasons=draft.reasons,
     )
     short = short_density(first) if chosen.method == "fitted" else None
-    return Prepared(plan, chosen, first, ansatz, layout, near, short)
+    patient = described or settings.method != "auto"
+    return Prepared(plan, chosen, first, ansatz, layout, near, short, patient)
 
 
 def source_alone(

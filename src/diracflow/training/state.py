@@ -76,6 +76,10 @@ class Status(enum.Enum):
         "The step became too small to make progress, although the flow can represent the "
         "density. Raise `tolerance` or `regularisation`, or shorten the horizon."
     )
+    TOO_SLOW = (
+        "Steps are so short that training would take very long. Raise `tolerance`, shorten the "
+        'horizon, narrow the start law, or use `method="galerkin"` to train however long it takes.'
+    )
     DIVIDED = (
         "Steps became short. The rest of the horizon is composed of what was learned, in `legs` "
         "subintervals."
