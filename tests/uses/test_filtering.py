@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -9,6 +10,7 @@ import diracflow as df
 OU = df.models.ornstein_uhlenbeck(2, rate=[[1.0, 0.5], [-0.3, 0.8]], noise=[[0.8, 0.0], [0.3, 0.6]])
 # For Brownian motion the Euler step is exact, and it compiles quickly.
 LINE = df.SourceDensity(df.EulerSource(df.models.brownian(1).sde), horizon=0.4)
+FAMILY = df.ExactOrnsteinUhlenbeck()
 INITIAL = df.Normal([0.5, -0.5], 0.7)
 # The first component is observed, at unequal gaps, once at the start; one observation is missing.
 TIMES = np.array([0.0, 0.3, 0.7, 1.5, 1.6, 2.4, 4.0, 4.2])
@@ -137,3 +139,28 @@ FAILURES = {
 def test_lost_particles_are_reported_with_their_time(observe, message, getkey):
     with pytest.raises(df.WeightsVanished, match=rf"{message} at t=0.2"):
         df.filter(getkey(), LINE, [0.1, 0.2, 0.3], [0.0, 2.0, 0.0], observe, initial=[0.0])
+
+
+def test_evidence_can_be_compiled_and_mapped_over_parameters(getkey):
+    key, levels = getkey(), jnp.array([-1.0, 0.0, 30.0])
+
+    def evidence(level_):
+        params = {"rate": 1.0, "level": level_, "noise": 0.5}
+        data = [0.5, 1.0], [0.1, 0.2], level
+        found = df.filter(key, FAMILY, *data, 200, initial=[0.0], params=params)
+        return found.log_evidence
+
+    together = jax.jit(jax.vmap(evidence))(levels)
+    np.testing.assert_allclose(together, [evidence(each) for each in levels], rtol=1e-10)
+
+
+def test_evidence_is_minus_infinity_where_no_particle_explains_an_observation(getkey):
+    key = getkey()
+
+    def evidence(shift):
+        band = lambda x, y: jnp.where(jnp.abs(y + shift - x[0]) < 0.3, 0.0, -jnp.inf)
+        return df.filter(key, LINE, [0.1, 0.2], [0.0, 0.1], band, 100, initial=[0.0]).log_evidence
+
+    found = jax.jit(jax.vmap(evidence))(jnp.array([0.0, 90.0]))
+    assert np.isfinite(found[0])
+    assert found[1] == -np.inf

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
     from ..transition.transition_density import AbstractTransitionDensity
-    from ..uses.filtering import Observe
+    from ..uses.particle_filter import Observe
 
 
 def density(
@@ -259,7 +259,7 @@ def filter(  # the standard term
         shown[:, observed] = observations
         filter_bands(found, shown).savefig(figure)
     if table.as_json:
-        emit({"log_evidence": found.log_evidence, **arrays})
+        emit({"log_evidence": float(found.log_evidence), **arrays})
     else:
         emit(f"log-evidence {found.log_evidence:.6g}")
 
