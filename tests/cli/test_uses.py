@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray
 
 import diracflow as df
 from diracflow.cli import app, inputs

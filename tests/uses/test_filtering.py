@@ -4,6 +4,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
+from scipy.stats import multivariate_normal
 
 import diracflow as df
 
@@ -203,15 +204,21 @@ def test_guided_jumps_keep_the_evidence_unbiased_where_noise_is_small(getkey):
 
 
 def test_guided_jumps_stay_inside_the_domain(getkey):
-    family = df.ExactCIR()
-    params = {"rate": 1.0, "level": 0.1, "noise": 0.4}
-    data = family, [0.3, 0.6], [0.02, 0.3], lambda x, y: norm.logpdf(y, x[0], 0.01)
-    options = {"initial": df.LogNormal(-2.0, 0.3), "params": params}
-    guided, free = with_each_proposal(["guided", "bootstrap"], getkey(), *data, **options)
-    values, others = np.exp(guided[0]), np.exp(free[0])
-    error = np.sqrt((values.var(ddof=1) + others.var(ddof=1)) / 32)
-    assert abs(values.mean() - others.mean()) < 6 * error
-    assert values.std() < others.std()
+    # The logarithm of a geometric Brownian motion of rate noise**2 / 2 is a Brownian motion.
+    times, seen, noise, start, error = np.array([0.3, 0.6]), np.array([-0.5, 0.4]), 0.6, 0.3, 0.02
+    data = (
+        df.ExactGeometricBrownian(),
+        times,
+        seen,
+        lambda x, y: norm.logpdf(y, jnp.log(x[0]), error),
+    )
+    params = {"rate": noise**2 / 2, "noise": noise}
+    options = {"initial": df.LogNormal(0.0, start), "params": params}
+    [guided] = with_each_proposal(["guided"], getkey(), *data, **options)
+    covariance = start**2 + noise**2 * np.minimum(*np.meshgrid(times, times)) + error**2 * np.eye(2)
+    assert within_errors(
+        np.exp(guided[0] - multivariate_normal.logpdf(seen, [0, 0], covariance)), 1
+    )
     assert np.all(guided[2] > 0)
 
 
