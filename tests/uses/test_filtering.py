@@ -206,19 +206,14 @@ def test_guided_jumps_keep_the_evidence_unbiased_where_noise_is_small(getkey):
 def test_guided_jumps_stay_inside_the_domain(getkey):
     # The logarithm of a geometric Brownian motion of rate noise**2 / 2 is a Brownian motion.
     times, seen, noise, start, error = np.array([0.3, 0.6]), np.array([-0.5, 0.4]), 0.6, 0.3, 0.02
-    data = (
-        df.ExactGeometricBrownian(),
-        times,
-        seen,
-        lambda x, y: norm.logpdf(y, jnp.log(x[0]), error),
-    )
+    of_log = lambda x, y: norm.logpdf(y, jnp.log(x[0]), error)
+    data = df.ExactGeometricBrownian(), times, seen, of_log
     params = {"rate": noise**2 / 2, "noise": noise}
     options = {"initial": df.LogNormal(0.0, start), "params": params}
     [guided] = with_each_proposal(["guided"], getkey(), *data, **options)
     covariance = start**2 + noise**2 * np.minimum(*np.meshgrid(times, times)) + error**2 * np.eye(2)
-    assert within_errors(
-        np.exp(guided[0] - multivariate_normal.logpdf(seen, [0, 0], covariance)), 1
-    )
+    exact = multivariate_normal.logpdf(seen, np.zeros(2), covariance)
+    assert within_errors(np.exp(guided[0] - exact), 1.0)
     assert np.all(guided[2] > 0)
 
 
