@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray
 
 import diracflow as df
 from diracflow.cli import app, inputs
@@ -136,6 +137,17 @@ def test_filter_of_one_component(invoke, tmp_path):
     # The mean of the second component moves towards its observation.
     assert table[0, 2] > 0.2
     assert (tmp_path / "bands.png").stat().st_size > 5000
+
+
+def test_smoother_writes_laws_and_paths(invoke, tmp_path):
+    (tmp_path / "seen.csv").write_text("time,y\n0.3,0.4\n0.7,\n1.2,-0.1\n")
+    where = ["seen.csv", "--noise", "0.2", "--components", "2", "--particles", "200"]
+    code, out, err = invoke("smooth", *where, "-o", "out.nc", "--json")
+    assert code == 0, err
+    found = xarray.open_dataset(tmp_path / "out.nc", engine="h5netcdf")
+    assert found["state"].shape == (200, 3, 2)
+    np.testing.assert_allclose(found["state"].mean("path"), json.loads(out)["means"], rtol=1e-9)
+    assert "named .nc; got out.csv" in invoke("smooth", *where, "-o", "out.csv")[2]
 
 
 @pytest.mark.slow

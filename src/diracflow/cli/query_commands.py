@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
     from ..transition.transition_density import AbstractTransitionDensity
-    from ..uses.filtering import Observe
+    from ..uses.hidden_process import Observe
 
 
 def density(
@@ -235,8 +235,8 @@ def filter(  # the standard term
     table.check(figure)
     model, conditioning = query.load()
     times, observations = read_series(data)
-    observed = _components(components, observations.shape[1], model.dim)
-    observe = _gaussian_likelihood(noise, observed)
+    observed = observed_components(components, observations.shape[1], model.dim)
+    observe = gaussian_likelihood("--noise", noise, observed)
     found = filtering.filter(
         *(jr.key(seed), model, times, observations, observe, particles),
         params=conditioning["params"],
@@ -259,12 +259,12 @@ def filter(  # the standard term
         shown[:, observed] = observations
         filter_bands(found, shown).savefig(figure)
     if table.as_json:
-        emit({"log_evidence": found.log_evidence, **arrays})
+        emit({"log_evidence": float(found.log_evidence), **arrays})
     else:
         emit(f"log-evidence {found.log_evidence:.6g}")
 
 
-def _components(text: str | None, count: int, dim: int) -> list[int]:
+def observed_components(text: str | None, count: int, dim: int) -> list[int]:
     """Return the indices of the observed components; the user counts from one."""
     chosen = list(range(1, count + 1))
     if text is not None:
@@ -280,17 +280,18 @@ def _components(text: str | None, count: int, dim: int) -> list[int]:
     return [c - 1 for c in chosen]
 
 
-def _gaussian_likelihood(noise: float, observed: list[int]) -> "Observe":
+def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Observe":
     import jax.numpy as jnp
     from jax.scipy.stats import norm
 
     if not 0 < noise < np.inf:
-        raise ValueError(f"`--noise` must be a positive standard deviation; got {noise:g}.")
+        raise ValueError(f"`{option}` must be a positive standard deviation; got {noise:g}.")
 
     def observe(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, '']":
-        gaps = (y - x[np.array(observed)]) / noise
-        # A missing component contributes nothing to the likelihood.
-        return jnp.sum(jnp.where(jnp.isnan(gaps), 0.0, norm.logpdf(gaps) - jnp.log(noise)))
+        seen = ~jnp.isnan(y)
+        # A missing component contributes nothing to the likelihood, and has finite derivatives.
+        gaps = (jnp.where(seen, y, 0.0) - x[np.array(observed)]) / noise
+        return jnp.sum(jnp.where(seen, norm.logpdf(gaps) - jnp.log(noise), 0.0))
 
     return observe
 

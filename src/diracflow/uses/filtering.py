@@ -9,7 +9,8 @@ The mean of the weights at each time estimates $p(y_k | y_1, \dots, y_{k-1})$. T
 means is an unbiased estimate of the evidence under the process that the density describes.
 """
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
 import equinox as eqx
@@ -17,23 +18,27 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from ..distribution.lazy_plot import plotted
 from ..distribution.particles import Particles
 from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
-from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .guided_jumps import checked_proposal
+from .hidden_process import Hidden, Observe
 from .observed import in_unit
-from .simulation import jumps_to
-from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
-from .weights import WeightsVanished, effective_fraction, systematic, weighted_quantiles
-
-Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
-# Particles are resampled if the effective sample size is below this fraction of their number.
-_RESAMPLE_BELOW = 0.5
+from .particle_filter import (
+    Schedule,
+    check_model,
+    initial_particles,
+    known,
+    run,
+    schedule,
+)
+from .underlying_sde import began_at, scalars
+from .weights import WeightsVanished, weighted_quantiles
 
 
 class Filtered(eqx.Module):
@@ -49,11 +54,12 @@ class Filtered(eqx.Module):
     outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
+    guided: Bool[Array, " n"] | None = None  # True where particles were drawn near the observation
 
     @property
-    def log_evidence(self) -> float:
+    def log_evidence(self) -> Float[Array, ""]:
         """Logarithm of the estimated density of all observations."""
-        return float(jnp.sum(self.log_evidences))
+        return jnp.sum(self.log_evidences)
 
     def at(self, index: int) -> Particles:
         """Return the law of the state at one time, with moments, quantiles and draws.
@@ -80,9 +86,10 @@ class Filtered(eqx.Module):
         return plotted(self, ax)
 
 
-class FilterOutput(TypedDict, total=False):
-    """Keyword arguments of `filter` that choose what is stored at each time."""
+class FilterOptions(TypedDict, total=False):
+    """Keyword arguments of `filter` that choose the jumps, and what is stored at each time."""
 
+    proposal: str
     quantiles: Sequence[float]
     history: bool
 
@@ -99,7 +106,7 @@ def filter(  # the standard name, although it shadows a builtin
     start: float | None = None,
     params: Params | None = None,
     unit: str | None = None,
-    **output: Unpack[FilterOutput],
+    **options: Unpack[FilterOptions],
 ) -> Filtered:
     r"""Estimate the laws of a hidden diffusion given observations, by sequential Monte Carlo.
 
@@ -118,11 +125,15 @@ def filter(  # the standard name, although it shadows a builtin
         start time of the density; it is required if the density depends on the start time.
     - `params`: parameters of the SDE, if the density has any.
     - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
+    - `proposal`: `"bootstrap"` draws particles from the transition density, `"guided"` near the
+        observation, which needs two derivatives of `observe`. The default, `"auto"`, chooses before
+        each jump by the effective sample sizes of earlier ones.
     - `quantiles`: levels of the quantiles stored for each component; by default 0.05, 0.5 and 0.95.
     - `history`: if `True`, store all particles and weights; by default `False`.
 
-    **Returns:** a `Filtered` with `.means`, `.variances`, `.quantiles`, `.effective_shares` and
-    `.outside` at each time, `.log_evidence`, and with `history` also `.particles` and `.weights`.
+    **Returns:** a `Filtered` with `.means`, `.variances`, `.quantiles`, `.effective_shares`,
+    `.outside` and `.guided` at each time, `.log_evidence`, and with `history` also `.particles` and
+    `.weights`. Under `jit` and `vmap` an evidence of zero is returned, not raised.
 
     >>> import jax
     >>> import diracflow as df
@@ -133,23 +144,13 @@ def filter(  # the standard name, although it shadows a builtin
     """
     key, params = checked_key(key), scalars(density, params)
     times, observations = in_unit(times, observations, unit)
-    plan = _schedule(density, times, observations, began_at(density, start, "start"))
+    plan = schedule(density, times, observations, began_at(density, start, "start"))
     particles = checked_count("particles", particles)
     start_key, jump_key = jr.split(key)
-    x = _initial_particles(start_key, density, initial, particles)
-    _check_model(density, observe, plan, x, params)
-    return _filtered(density, observe, jump_key, x, plan, params, **output)
-
-
-class _Schedule(eqx.Module):
-    """Jumps in order. Within a long gap, all jumps but the last end without an observation."""
-
-    times: Float[Array, " n"]
-    last_jump: Int[Array, " n"]  # index of the jump that ends at each time
-    begins: Float[Array, " jumps"]  # times at which jumps start
-    gaps: Float[Array, " jumps"]
-    observations: Float[Array, "jumps *k"]
-    observed: Bool[Array, " jumps"]
+    x = initial_particles(start_key, density, initial, particles)
+    check_model(density, observe, plan, x, params)
+    warn_if_unseen(plan)
+    return _filtered(density, observe, jump_key, x, plan, params, **options)
 
 
 def _filtered(
@@ -157,159 +158,68 @@ def _filtered(
     observe: Observe,
     key: PRNGKeyArray,
     x: Float[Array, "particles d"],
-    plan: _Schedule,
+    plan: Schedule,
     params: dict[str, Any],
+    proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     history: bool = False,
 ) -> Filtered:
+    levels, history = checked_levels(quantiles), checked_flag("history", history)
+    hidden = Hidden(density, observe, params)
+    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
+    found = run(hidden, key, x, plan, Laws(levels), proposal, history)
+    kept = jax.tree.map(lambda a: a[plan.last_jump], found)
+    require_evidence(plan, kept["log_evidences"])
+    particles, weights, _ = (kept.pop(name, None) for name in ("particles", "weights", "parents"))
+    return Filtered(times=plan.times, levels=levels, particles=particles, weights=weights, **kept)
+
+
+def checked_levels(quantiles: Sequence[float]) -> Float[Array, " q"]:
+    """Return levels of quantiles as an array."""
     levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
-    history = checked_flag("history", history)
-    found = _run(density, observe, key, x, plan, jnp.asarray(levels), history, params)
-    kept = jax.tree.map(lambda a: a[plan.last_jump], found)
-    bad = ~np.isfinite(kept["log_evidences"])
-    if bad.any():
-        index = int(np.argmax(bad))
-        value = float(kept["log_evidences"][index])
-        where = f"observation {index} at t={float(plan.times[index]):g}"
-        if value == -np.inf:
-            raise WeightsVanished(
-                f"All particles have weight zero at {where}. Use more `particles`, an `initial` "
-                "law that covers it, or an `observe` with heavier tails."
-            )
-        raise WeightsVanished(
-            f"`observe` returned {value} at {where}. It must return finite numbers or -inf. Mark "
-            "a missing observation by NaN alone."
-        )
-    return Filtered(times=plan.times, levels=jnp.asarray(levels), **kept)
+    return jnp.asarray(levels)
 
 
-@eqx.filter_jit
-def _run(
-    density: AbstractTransitionDensity,
-    observe: Observe,
-    key: PRNGKeyArray,
-    x: Float[Array, "particles d"],
-    plan: _Schedule,
-    levels: Float[Array, " q"],
-    history: bool,
-    params: dict[str, Any],
-) -> dict[str, Any]:
-    # Densities are not defined at time zero, so an observation at the start needs no jump.
-    any_time = min(1.0, density.horizon)
-    by_component = jax.vmap(weighted_quantiles, (1, None, None), 1)
+class Laws(eqx.Module):
+    """Moments and quantiles of weighted particles."""
 
-    def step(state: tuple, jump: tuple) -> tuple[tuple, dict[str, Any]]:
-        x, weights = state
-        key, begin, gap, y, observed = jump
-        move_key, resample_key = jr.split(key)
-        begin = begin if density.start_time is None else None
-        conditioning: dict[str, Any] = {"params": params, "start_time": begin}
-        outside = jnp.mean(density.outside(x, **conditioning))
-        new = density.sample(move_key, jnp.where(gap > 0, gap, any_time), x, **conditioning)
-        x = jnp.where(gap > 0, new, x)
-        log_likelihoods = jax.vmap(lambda x: jnp.asarray(observe(x, y), x.dtype))(x)
-        log_weights = jnp.log(weights) + jnp.where(observed, log_likelihoods, 0.0)
-        log_evidence = jax.nn.logsumexp(log_weights)
-        weights = jnp.exp(log_weights - log_evidence)
-        fraction = effective_fraction(weights)
+    levels: Float[Array, " q"]
+
+    def __call__(
+        self, x: Float[Array, "particles d"], weights: Float[Array, " particles"]
+    ) -> dict[str, Any]:
         mean = weights @ x
-        kept = {
+        return {
             "means": mean,
             "variances": weights @ (x - mean[None]) ** 2,
-            "quantiles": by_component(x, weights, levels),
-            "log_evidences": jnp.where(observed, log_evidence, 0.0),
-            "effective_shares": fraction,
-            "outside": outside,
-            "particles": x if history else None,
-            "weights": weights if history else None,
+            "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, self.levels),
         }
-        resampled = lambda: (x[systematic(resample_key, weights, len(x))], first[1])
-        return jax.lax.cond(fraction < _RESAMPLE_BELOW, resampled, lambda: (x, weights)), kept
-
-    first = x, jnp.full(len(x), 1 / len(x), x.dtype)
-    keys = jr.split(key, len(plan.gaps))
-    jumps = (keys, plan.begins, plan.gaps, plan.observations, plan.observed)
-    return jax.lax.scan(step, first, jumps)[1]
 
 
-def _schedule(
-    density: AbstractTransitionDensity, times: ArrayLike, observations: ArrayLike, start: float
-) -> _Schedule:
-    """Return jumps within the density's horizon, from `start` through all `times`."""
-    instants, gaps, counts = jumps_to(times, start, density.horizon)
-    table = np.asarray(real_numbers("observations", observations), dtype=float)
-    if np.any(np.isinf(table)):
-        raise ValueError("`observations` must be finite, or NaN if missing.")
-    if table.ndim == 0 or len(table) != len(instants):
-        raise ValueError(
-            f"`observations` must have one entry for each of the {len(instants)} times; got shape "
-            f"{table.shape}."
+def warn_if_unseen(plan: Schedule) -> None:
+    """Warn if all observations are missing."""
+    if known(plan.observed) and not np.any(plan.observed):
+        warnings.warn(
+            "All observations are missing: the laws are those of the process, without any data.",
+            stacklevel=3,
         )
-    last_jump = np.cumsum(counts) - 1
-    missing = np.isnan(table.reshape(len(table), -1)).all(axis=1)
-    observed = np.zeros(counts.sum(), dtype=bool)
-    observed[last_jump] = ~missing
-    # The value of a missing observation is not used, but NaN would stop under `jax_debug_nans`.
-    filled = np.where(missing.reshape(-1, *[1] * (table.ndim - 1)), 0.0, table)
-    jumps = np.repeat(gaps / counts, counts)
-    begins = jnp.asarray(start + np.cumsum(np.append(0.0, jumps[:-1])))
-    check_start_times(density, begins, "filter")
-    return _Schedule(
-        times=jnp.asarray(instants),
-        last_jump=jnp.asarray(last_jump),
-        begins=begins,
-        gaps=jnp.asarray(jumps),
-        observations=jnp.asarray(np.repeat(filled, counts, axis=0)),
-        observed=jnp.asarray(observed),
+
+
+def require_evidence(plan: Schedule, log_evidences: Float[Array, " n"]) -> None:
+    """Raise at the first observation that no particle explains; nothing is known while tracing."""
+    if not known(log_evidences) or np.all(np.isfinite(log_evidences)):
+        return
+    index = int(np.argmax(~np.isfinite(log_evidences)))
+    value = float(log_evidences[index])
+    where = f"observation {index} at t={float(plan.times[index]):g}"
+    if value == -np.inf:
+        raise WeightsVanished(
+            f"All particles have weight zero at {where}. Use more `particles`, an `initial` "
+            "law that covers it, or an `observe` with heavier tails."
+        )
+    raise WeightsVanished(
+        f"`observe` returned {value} at {where}. It must return finite numbers or -inf. Mark "
+        "a missing observation by NaN alone."
     )
-
-
-def _initial_particles(
-    key: PRNGKeyArray, density: AbstractTransitionDensity, initial: Any, count: int
-) -> Float[Array, "particles d"]:
-    """Draw `count` states from the initial law."""
-    law = getattr(density, "starts", None) if initial is None else initial
-    if law is None:
-        raise ValueError(
-            f"A {type(density).__name__} has no law of starts; pass `initial`: a law, draws of it "
-            "or a known state."
-        )
-    if isinstance(law, AbstractLaw):
-        return law.expand(density.dim).sample(key, (count,))
-    draws = jnp.atleast_2d(jnp.asarray(real_numbers("initial", law)))
-    if draws.ndim != 2 or draws.shape[1] != density.dim or len(draws) == 0:
-        raise ValueError(
-            f"`initial` must be a law, draws of shape (n, {density.dim}) or one state of shape "
-            f"({density.dim},); got shape {np.shape(law)}."
-        )
-    if not bool(jnp.all(jnp.isfinite(draws))):
-        raise ValueError("`initial` must be finite.")
-    return draws if len(draws) == count else jr.choice(key, draws, (count,))
-
-
-def _check_model(
-    density: AbstractTransitionDensity, observe: Observe, plan: _Schedule, x: Array, params: Params
-) -> None:
-    """Raise if the first jumps or observations are not possible."""
-    require_inside(density.domain, x)
-    state, y = x[0], plan.observations[0]
-    try:
-        value = eqx.filter_eval_shape(lambda x, y: jnp.asarray(observe(x, y)), state, y)
-    except Exception as error:
-        raise ValueError(
-            f"`observe(x, y)` could not be traced for a state of shape {state.shape} and an "
-            f"observation of shape {y.shape}: {type(error).__name__}: {error}"
-        ) from error
-    if value.shape != ():
-        raise ValueError(
-            "`observe(x, y)` must return one number, the logarithm of p(y | x); got shape "
-            f"{value.shape}. Sum over the components of the observation."
-        )
-    if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
-        raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
-    sde, began = getattr(density, "sde", None), density.start_time
-    if sde is not None and began is not None:
-        span = float(jnp.sum(plan.gaps))
-        require_homogeneous(member_of(sde, params), began, span, x[:3])

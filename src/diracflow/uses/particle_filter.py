@@ -1,0 +1,227 @@
+r"""The jumps of a particle filter, as one pure function of its arrays.
+
+`schedule`, `initial_particles` and `check_model` check what the user gave, once. `run` and
+`log_evidence` can be compiled, mapped over parameters, and traced in other programs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+
+from ..sde.argument_checks import real_numbers
+from ..sde.domains import require_inside
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Params
+from ..transition.transition_density import AbstractTransitionDensity
+from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
+from .hidden_process import Hidden, Observe
+from .simulation import jumps_to
+from .underlying_sde import check_start_times, member_of, require_homogeneous
+from .weights import effective_fraction, systematic
+
+# Particles are resampled if the effective sample size is below this fraction of their number.
+_RESAMPLE_BELOW = 0.5
+
+
+class Schedule(eqx.Module):
+    """Jumps in order. Within a long gap, all jumps but the last end without an observation."""
+
+    times: Float[Array, " n"]
+    last_jump: Int[Array, " n"]  # index of the jump that ends at each time
+    begins: Float[Array, " jumps"]  # times at which jumps start
+    gaps: Float[Array, " jumps"]
+    observations: Float[Array, "jumps *k"]
+    observed: Bool[Array, " jumps"]
+
+
+def log_evidence(
+    key: PRNGKeyArray,
+    density: AbstractTransitionDensity,
+    plan: Schedule,
+    observe: Observe,
+    x: Float[Array, "particles d"],
+    params: dict[str, Array],
+    proposal: str = "bootstrap",
+) -> Float[Array, ""]:
+    """Return the logarithm of an unbiased estimate of the density of all observations.
+
+    It is -inf if no particle explains one of them. Nothing is checked.
+
+    **Arguments:**
+
+    - `plan`: the jumps, from `schedule`.
+    - `x`: independent draws of the initial law.
+    - `proposal`: as for `diracflow.filter`. Mapped over several cases, `"auto"` computes both kinds
+        of jumps.
+    - the others are those of `diracflow.filter`.
+    """
+    hidden = Hidden(density, observe, params)
+    return jnp.sum(run(hidden, key, x, plan, no_summary, proposal)["log_evidences"])
+
+
+# Of the states and the normalised weights at the end of a jump.
+Summary = Callable[[Float[Array, "particles d"], Float[Array, " particles"]], dict[str, Any]]
+
+
+def no_summary(x: Float[Array, "particles d"], weights: Array) -> dict[str, Any]:
+    """Keep nothing; one function, because `run` is compiled anew for each."""
+    return {}
+
+
+@eqx.filter_jit
+def run(
+    hidden: Hidden,
+    key: PRNGKeyArray,
+    x: Float[Array, "particles d"],
+    plan: Schedule,
+    summary: Summary,
+    proposal: str = "bootstrap",
+    history: bool = False,
+) -> dict[str, Any]:
+    """Return the log-evidence and the summary after each jump, and with `history` all particles.
+
+    `parents` are then the particles after one jump from which those of the next start.
+    """
+    count = len(x)
+    level = -jnp.log(jnp.full(count, float(count), x.dtype))
+
+    def step(state: tuple, inputs: tuple) -> tuple[tuple, dict[str, Any]]:
+        x, log_weights, outlook = state
+        (move_key, resample_key), jump, observed = inputs
+        outside = jnp.mean(hidden.density.outside(x, **hidden.conditioning(jump.begin)))
+        landed, guided = _landed(hidden, move_key, state, jump, observed, proposal)
+        seen = observed & (jump.gap > 0)
+        later = outlook.after(log_weights, guided, landed)
+        outlook = jax.tree.map(lambda new, old: jnp.where(seen, new, old), later, outlook)
+        x, log_weights = landed.x, log_weights + jnp.where(observed, landed.log_weights, 0.0)
+        log_evidence = jax.nn.logsumexp(log_weights)
+        # If no particle has weight, the evidence is zero whatever happens afterwards.
+        lost = log_evidence == -jnp.inf
+        log_weights = jnp.where(lost, level, log_weights - log_evidence)
+        weights = jnp.exp(log_weights)
+        fraction = effective_fraction(weights)
+        kept = {
+            "log_evidences": jnp.where(observed, log_evidence, 0.0),
+            "effective_shares": fraction,
+            "outside": outside,
+            "guided": guided,
+            **summary(x, weights),
+        }
+        picked = lambda: (systematic(resample_key, weights, count).astype(jnp.int32), level)
+        as_before = lambda: (jnp.arange(count, dtype=jnp.int32), log_weights)
+        parents, log_weights = jax.lax.cond(fraction < _RESAMPLE_BELOW, picked, as_before)
+        if history:
+            kept |= {"particles": x, "weights": weights, "parents": parents}
+        return (x[parents], log_weights, outlook), kept
+
+    keys = jnp.moveaxis(jr.split(key, (len(plan.gaps), 2)), 1, 0)
+    jumps = Jump(plan.begins, plan.gaps, plan.observations)
+    first = x, level, first_outlook(x.dtype)
+    return jax.lax.scan(step, first, ((keys[0], keys[1]), jumps, plan.observed))[1]
+
+
+def _landed(
+    hidden: Hidden, key: PRNGKeyArray, state: tuple, jump: Jump, observed: Array, proposal: str
+) -> tuple[Landed, Bool[Array, ""]]:
+    """Return the particles after a jump, and `True` if it was guided."""
+    x, log_weights, outlook = state
+    free = lambda: bootstrap_jump(hidden, key, x, jump)
+    if proposal == "bootstrap":
+        return free(), jnp.asarray(False)
+    chosen = observed & (jump.gap > 0)
+    chosen &= outlook.favours_guidance() if proposal == "auto" else True
+    guided = lambda: guided_jump(hidden, key, x, log_weights, jump)
+    return jax.lax.cond(chosen, guided, free), chosen
+
+
+def schedule(
+    density: AbstractTransitionDensity, times: ArrayLike, observations: ArrayLike, start: float
+) -> Schedule:
+    """Return jumps within the density's horizon, from `start` through all `times`."""
+    instants, gaps, counts = jumps_to(times, start, density.horizon)
+    table = np.asarray(real_numbers("observations", observations), dtype=float)
+    if np.any(np.isinf(table)):
+        raise ValueError("`observations` must be finite, or NaN if missing.")
+    if table.ndim == 0 or len(table) != len(instants):
+        raise ValueError(
+            f"`observations` must have one entry for each of the {len(instants)} times; got shape "
+            f"{table.shape}."
+        )
+    last_jump = np.cumsum(counts) - 1
+    missing = np.isnan(table.reshape(len(table), -1)).all(axis=1)
+    observed = np.zeros(counts.sum(), dtype=bool)
+    observed[last_jump] = ~missing
+    # The value of a missing observation is not used, but NaN would stop under `jax_debug_nans`.
+    filled = np.where(missing.reshape(-1, *[1] * (table.ndim - 1)), 0.0, table)
+    jumps = np.repeat(gaps / counts, counts)
+    begins = jnp.asarray(start + np.cumsum(np.append(0.0, jumps[:-1])))
+    check_start_times(density, begins, "filter")
+    return Schedule(
+        times=jnp.asarray(instants),
+        last_jump=jnp.asarray(last_jump),
+        begins=begins,
+        gaps=jnp.asarray(jumps),
+        observations=jnp.asarray(np.repeat(filled, counts, axis=0)),
+        observed=jnp.asarray(observed),
+    )
+
+
+def initial_particles(
+    key: PRNGKeyArray, density: AbstractTransitionDensity, initial: Any, count: int
+) -> Float[Array, "particles d"]:
+    """Draw `count` states from the initial law."""
+    law = getattr(density, "starts", None) if initial is None else initial
+    if law is None:
+        raise ValueError(
+            f"A {type(density).__name__} has no law of starts; pass `initial`: a law, draws of it "
+            "or a known state."
+        )
+    if isinstance(law, AbstractLaw):
+        return law.expand(density.dim).sample(key, (count,))
+    draws = jnp.atleast_2d(jnp.asarray(real_numbers("initial", law)))
+    if draws.ndim != 2 or draws.shape[1] != density.dim or len(draws) == 0:
+        raise ValueError(
+            f"`initial` must be a law, draws of shape (n, {density.dim}) or one state of shape "
+            f"({density.dim},); got shape {np.shape(law)}."
+        )
+    if known(draws) and not bool(jnp.all(jnp.isfinite(draws))):
+        raise ValueError("`initial` must be finite.")
+    return draws if len(draws) == count else jr.choice(key, draws, (count,))
+
+
+def check_model(
+    density: AbstractTransitionDensity, observe: Observe, plan: Schedule, x: Array, params: Params
+) -> None:
+    """Raise if the first jumps or observations are not possible."""
+    if known(x):
+        require_inside(density.domain, x)
+    state, y = x[0], plan.observations[0]
+    try:
+        value = eqx.filter_eval_shape(lambda x, y: jnp.asarray(observe(x, y)), state, y)
+    except Exception as error:
+        raise ValueError(
+            f"`observe(x, y)` could not be traced for a state of shape {state.shape} and an "
+            f"observation of shape {y.shape}: {type(error).__name__}: {error}"
+        ) from error
+    if value.shape != ():
+        raise ValueError(
+            "`observe(x, y)` must return one number, the logarithm of p(y | x); got shape "
+            f"{value.shape}. Sum over the components of the observation."
+        )
+    if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
+        raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
+    sde, began = getattr(density, "sde", None), density.start_time
+    if sde is not None and began is not None and known(x, params, plan):
+        span = float(jnp.sum(plan.gaps))
+        require_homogeneous(member_of(sde, params), began, span, x[:3])
+
+
+def known(*arrays: Any) -> bool:
+    """Return `True` if no number among `arrays` is being traced."""
+    return not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(arrays))
