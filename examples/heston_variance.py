@@ -43,13 +43,16 @@ def learned() -> df.TransitionDensity:
     return df.learn(SDE, STARTS, WEEK, key=jr.key(0), preset="quick", params=PRIOR)
 
 
+def observe(x, y):
+    return norm.logpdf(y[0], x[0], ERROR)
+
+
 def main(density: df.AbstractTransitionDensity | None = None, draws: int = 2000):
     jax.config.update("jax_enable_x64", True)
     density = learned() if density is None else density
     times = WEEK * np.arange(1, COUNT + 1)
     [truth] = np.asarray(df.simulate(1, density, times, np.array([0.0, 0.04]), params=TRUE).states)
     seen = truth[:, :1] + ERROR * np.asarray(jr.normal(jr.key(2), (COUNT, 1)))
-    observe = lambda x, y: norm.logpdf(y[0], x[0], ERROR)
     tree = df.infer(jr.key(3), density, times, seen, PRIOR, observe=observe, draws=draws)
     for name, value in TRUE.items():
         mean, deviation = float(tree.posterior[name].mean()), float(tree.posterior[name].std())

@@ -72,7 +72,7 @@ def ranks(
     def thinned(chains: object, block: Array) -> tuple[object, dict[str, Array]]:
         begin = options.warmup + block * options.thin
         chains = jax.lax.fori_loop(begin, begin + options.thin, step, chains)
-        return chains, sampler.params(chains.position)
+        return chains, sampler.params(chains.points.position)
 
     draws = jax.lax.scan(thinned, chains, jnp.arange(options.draws))[1]
     return {name: jnp.sum(draws[name][:, 0] < true[name]) for name in laws}
@@ -90,10 +90,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replications", type=int, default=200)
     parser.add_argument("--particles", type=int, default=30)
-    parser.add_argument("--correlation", type=float, default=0.99)
-    parser.add_argument("--warmup", type=int, default=400)
+    parser.add_argument("--correlation", type=float)
+    parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--draws", type=int, default=39)
-    parser.add_argument("--thin", type=int, default=25)
+    parser.add_argument("--thin", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     laws, began = checked_prior(DENSITY, PRIOR), time.perf_counter()

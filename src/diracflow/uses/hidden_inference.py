@@ -42,24 +42,25 @@ def hidden_posterior(
     run: RunOptions,
     *,
     observe: Observe,
-    particles: int = 200,
+    particles: int = 100,
     initial: AbstractLaw | Float[ArrayLike, "m d"] | None = None,
     start: float | None = None,
-    correlation: float = 0.99,
+    correlation: float | None = None,
 ) -> "DataTree":
     """Sample the posterior given observations of one path; arguments are those of `infer`."""
-    if not 0 <= checked_number("correlation", correlation) < 1:
+    if correlation is not None and not 0 <= checked_number("correlation", correlation) < 1:
         raise ValueError(f"`correlation` must be at least 0 and below 1; got {correlation:g}.")
     particles = checked_count("particles", particles)
     process = _process(density, data, observe, particles, initial, start)
     centre, first_key, run_key = prior_centre(laws), *jr.split(key)
     check_model(density, observe, process.plan, _starts(process), centre)
     names, priors = tuple(laws), tuple(laws.values())
-    sampler = MarginalSampler(process, names, priors, float(correlation), run.warmup)
+    sampler = MarginalSampler(process, names, priors, correlation, run.warmup)
     chains = sampler.first(first_key, run.chains)
-    _require_evidence(chains.run, process, sampler.params(chains.position))
+    points = chains.points
+    _require_evidence(points.run, process, sampler.params(points.position))
     identity = {
-        "the evidence at the start of the chains": np.asarray(chains.run.total),
+        "the evidence at the start of the chains": np.asarray(points.run.total),
         **run_identity(key, data, laws, run),
         "particles": particles,
         "correlation": correlation,

@@ -50,7 +50,7 @@ class HiddenState(TypedDict, total=False):
     particles: int
     initial: AbstractLaw | Float[ArrayLike, "m d"]
     start: float
-    correlation: float
+    correlation: float | None
     checkpoint: "str | os.PathLike"
 
 
@@ -85,10 +85,10 @@ def infer(
     - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
     - `observe`: the function $(x, y) \mapsto \log p(y | x)$ of one state and one observation, if
         states are seen with noise or in part.
-    - `particles`: number of particles of each filter; 200 by default.
+    - `particles`: number of particles of each filter; 100 by default.
     - `initial`, `start`: as for `diracflow.filter`.
-    - `correlation`: of the noise of successive filters, at least 0 and below 1; 0.99 by default.
-        It changes how fast chains mix, not the posterior.
+    - `correlation`: of the noise of successive filters, at least 0 and below 1; by default the
+        warm-up finds one. It changes how fast chains mix, not the posterior.
     - `checkpoint`: a directory. The chains are stored there from time to time and if the run is
         interrupted; the same call resumes, bit for bit, and more `draws` continue a finished run.
 
