@@ -124,7 +124,7 @@ def _weighed(
     weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(highest), highest, 0.0))[order]
     cumulated = jnp.cumsum(weights)
     teeth = (jnp.arange(len(x)) + _uniform(comb)) / len(x) * cumulated[-1]
-    found = jnp.searchsorted(cumulated, teeth, side="right", method="sort")
+    found = jnp.searchsorted(cumulated, teeth, side="right")
     picked = order[jnp.minimum(found, len(x) - 1)]
     return jnp.where(observed, picked, order), jnp.where(observed, value, 0.0)
 
