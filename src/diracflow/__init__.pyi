@@ -87,6 +87,7 @@ from .uses.likelihood import maximum_likelihood as maximum_likelihood
 from .uses.long_run import stationary as stationary
 from .uses.observed import observed as observed
 from .uses.simulation import simulate as simulate
+from .uses.smoothing import smooth as smooth
 from .uses.weights import WeightsVanished as WeightsVanished
 
 __version__: str

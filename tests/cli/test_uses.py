@@ -138,6 +138,17 @@ def test_filter_of_one_component(invoke, tmp_path):
     assert (tmp_path / "bands.png").stat().st_size > 5000
 
 
+def test_smoother_writes_laws_and_paths(invoke, tmp_path):
+    (tmp_path / "seen.csv").write_text("time,y\n0.3,0.4\n0.7,\n1.2,-0.1\n")
+    where = ["seen.csv", "--noise", "0.2", "--components", "2", "--particles", "200"]
+    code, out, err = invoke("smooth", *where, "-o", "out.nc", "--json")
+    assert code == 0, err
+    found = xarray.open_dataset(tmp_path / "out.nc", engine="h5netcdf")
+    assert found["state"].shape == (200, 3, 2)
+    np.testing.assert_allclose(found["state"].mean("path"), json.loads(out)["means"], rtol=1e-9)
+    assert "named .nc; got out.csv" in invoke("smooth", *where, "-o", "out.csv")[2]
+
+
 @pytest.mark.slow
 def test_propagate_at_points_and_by_draws(invoke, density, tmp_path):
     np.savez(tmp_path / "at.npz", x=STATES)

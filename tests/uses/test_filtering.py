@@ -87,7 +87,8 @@ def test_particles_are_resampled_below_half(getkey):
 
 def test_without_observations_the_law_is_carried_on_across_long_gaps(getkey):
     times, count = np.array([0.2, 1.0, 1.4, 3.0]), 20_000  # two gaps reach beyond the horizon
-    found = df.filter(getkey(), LINE, times, np.full(4, np.nan), level, count, initial=[2.0])
+    with pytest.warns(UserWarning, match="All observations are missing"):
+        found = df.filter(getkey(), LINE, times, np.full(4, np.nan), level, count, initial=[2.0])
     assert found.log_evidence == 0.0
     np.testing.assert_array_less(np.abs(found.means[:, 0] - 2), 5 * np.sqrt(times / count))
     # Variances of Gaussian samples have the relative standard error sqrt(2 / n).
@@ -103,6 +104,10 @@ def test_the_start_of_the_initial_law_can_be_moved(getkey):
     np.testing.assert_allclose(early.means, late.means, rtol=1e-9)
 
 
+def unsmooth(x, y):
+    return jax.pure_callback(lambda z: z, jax.ShapeDtypeStruct((), x.dtype), y - x[0])
+
+
 MISTAKES = {
     "no times": ({"times": [], "observations": []}, "one time or more"),
     "equal times": ({"times": [0.1, 0.1]}, "must increase; got 0.1 then 0.1 at index 1"),
@@ -115,6 +120,8 @@ MISTAKES = {
     "wrong law": ({"initial": df.Normal(np.zeros(2), 1.0)}, "2 components"),
     "wrong draws": ({"initial": np.zeros((3, 2))}, r"shape \(n, 1\)"),
     "nan draws": ({"initial": [np.nan]}, "`initial` must be finite"),
+    "proposal": ({"proposal": "best"}, 'one of "auto", "bootstrap", "guided"; got .best.'),
+    "no derivative": ({"proposal": "guided", "observe": unsmooth}, "two derivatives of `observe`"),
     "level": ({"quantiles": [1.5]}, "between 0 and 1"),
     "vector": ({"observe": lambda x, y: x - y}, "must return one number"),
     "failing": ({"observe": lambda x: x}, "could not be traced"),
@@ -164,3 +171,53 @@ def test_evidence_is_minus_infinity_where_no_particle_explains_an_observation(ge
     found = jax.jit(jax.vmap(evidence))(jnp.array([0.0, 90.0]))
     assert np.isfinite(found[0])
     assert found[1] == -np.inf
+
+
+def with_each_proposal(names, key, *args, **options):
+    """Return log-evidences and laws for 32 keys, with each kind of jumps."""
+
+    def run(name):
+        def one(key):
+            found = df.filter(key, *args, 300, proposal=name, **options)
+            return found.log_evidence, found.effective_shares, found.means, found.guided
+
+        return jax.jit(jax.vmap(one))(jr.split(key, 32))
+
+    return [run(name) for name in names]
+
+
+def test_guided_jumps_keep_the_evidence_unbiased_where_noise_is_small(getkey):
+    times, noise = np.array([0.0, 0.5, 1.0, 1.5]), 0.02
+    seen = np.array([0.3, 0.5, np.nan, 0.1])[:, None]
+    sharp = lambda x, y: norm.logpdf(y[0], x[0], noise)
+    matrix, variance = np.array([[1.0, 0.0]]), np.array([[noise**2]])
+    exact = df.evaluate.kalman_filter(OU.exact, times, seen, matrix, variance, INITIAL)
+    data = OU.exact, times, seen, sharp
+    guided, free = with_each_proposal(["guided", "bootstrap"], getkey(), *data, initial=INITIAL)
+    assert within_errors(np.exp(guided[0] - exact.log_evidence), 1.0)
+    np.testing.assert_array_equal(guided[3][0], [False, True, False, True])
+    # After the missing observation there are no weights yet; before, each filter resampled.
+    shares = np.mean(guided[1], axis=0), np.mean(free[1], axis=0)
+    assert shares[0][1] > 5 * shares[1][1]
+    assert within_errors(guided[2], exact.means)
+
+
+def test_guided_jumps_stay_inside_the_domain(getkey):
+    family = df.ExactCIR()
+    params = {"rate": 1.0, "level": 0.1, "noise": 0.4}
+    data = family, [0.3, 0.6], [0.02, 0.3], lambda x, y: norm.logpdf(y, x[0], 0.01)
+    options = {"initial": df.LogNormal(-2.0, 0.3), "params": params}
+    guided, free = with_each_proposal(["guided", "bootstrap"], getkey(), *data, **options)
+    values, others = np.exp(guided[0]), np.exp(free[0])
+    error = np.sqrt((values.var(ddof=1) + others.var(ddof=1)) / 32)
+    assert abs(values.mean() - others.mean()) < 6 * error
+    assert values.std() < others.std()
+    assert np.all(guided[2] > 0)
+
+
+def test_jumps_are_guided_only_where_that_pays(getkey):
+    times, seen = np.arange(1, 9) * 0.3, np.zeros(8)
+    for noise, expected in ((0.01, 1.0), (1.0, 1 / 8)):
+        observe = lambda x, y, noise=noise: norm.logpdf(y, x[0], noise)
+        found = df.filter(getkey(), LINE, times, seen, observe, 500, initial=[0.0])
+        assert np.mean(found.guided) == expected

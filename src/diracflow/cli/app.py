@@ -23,6 +23,7 @@ from .options import (
     expanded,
 )
 from .query_commands import bridge, density, filter, loglik, propagate, sample
+from .smooth_command import smooth
 from .terminal import Exit, emit, only_results, run_process
 
 app = typer.Typer(
@@ -206,7 +207,7 @@ for _function in (
     *(run, learn, plan, sweep),
     *(info, check, report, explore),
     *(density, sample, propagate, loglik),
-    *(bridge, filter, infer),
+    *(bridge, filter, smooth, infer),
 ):
     app.command()(only_results(expanded(_function)))
 

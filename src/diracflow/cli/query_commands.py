@@ -35,7 +35,7 @@ from .terminal import emit
 if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
-    from ..uses.particle_filter import Observe
+    from ..uses.hidden_process import Observe
 
 
 def density(
@@ -233,7 +233,7 @@ def filter(  # the standard term
     model, conditioning = query.load()
     times, observations = read_series(data)
     observed = observed_components(components, observations.shape[1], model.dim)
-    observe = gaussian_likelihood("--noise", noise, observed)
+    observe = gaussian_likelihood(noise, observed)
     found = filtering.filter(
         *(jr.key(seed), model, times, observations, observe, particles),
         params=conditioning["params"],
@@ -277,7 +277,7 @@ def observed_components(text: str | None, count: int, dim: int) -> list[int]:
     return [c - 1 for c in chosen]
 
 
-def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Observe":
+def gaussian_likelihood(noise: float, observed: list[int], option: str = "--noise") -> "Observe":
     import jax.numpy as jnp
     from jax.scipy.stats import norm
 
@@ -285,8 +285,9 @@ def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Obse
         raise ValueError(f"`{option}` must be a positive standard deviation; got {noise:g}.")
 
     def observe(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, '']":
-        gaps = (y - x[np.array(observed)]) / noise
-        # A missing component contributes nothing to the likelihood.
-        return jnp.sum(jnp.where(jnp.isnan(gaps), 0.0, norm.logpdf(gaps) - jnp.log(noise)))
+        seen = ~jnp.isnan(y)
+        # A missing component contributes nothing to the likelihood, and has finite derivatives.
+        gaps = (jnp.where(seen, y, 0.0) - x[np.array(observed)]) / noise
+        return jnp.sum(jnp.where(seen, norm.logpdf(gaps) - jnp.log(noise), 0.0))
 
     return observe

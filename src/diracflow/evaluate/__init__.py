@@ -13,6 +13,7 @@ from .references import HestonMarginals as HestonMarginals
 from .references import Kalman as Kalman
 from .references import Marginal as Marginal
 from .references import kalman_filter as kalman_filter
+from .references import kalman_smoother as kalman_smoother
 from .references import marginals as marginals
 from .spectral_grid import SpectralGrid as SpectralGrid
 from .spectral_grid import transition_densities as transition_densities

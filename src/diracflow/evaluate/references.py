@@ -18,8 +18,9 @@ Decaying exponentials keep the logarithm on its principal branch (the "little tr
 Albrecher et al. 2007). Writing $\beta - d$ as a quotient avoids cancellation for small $\sigma$.
 The variance alone is a CIR process.
 
-**Kalman filter**: exact filtering of linear SDEs, a reference for the particle filter. Observations
-are $y = Hx + \varepsilon$ with Gaussian $\varepsilon$ of covariance $R$.
+**Kalman filter and smoother** (Rauch--Tung--Striebel): exact laws of hidden linear SDEs, references
+for the particle filter and its smoother. Observations are $y = Hx + \varepsilon$ with Gaussian
+$\varepsilon$ of covariance $R$.
 """
 
 import dataclasses
@@ -188,7 +189,7 @@ def _checked_start(t: float, x0: ArrayLike) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Kalman:
-    """Gaussian laws of the state given the observations up to each time."""
+    """Gaussian laws of the state: given observations up to each time, or all, if smoothed."""
 
     log_evidence: float
     means: Float[np.ndarray, "n d"]
@@ -215,17 +216,14 @@ def kalman_filter(
     - `initial`: the Gaussian law of the state at time `start`.
     - `start`: time at which `initial` holds.
     """
-    law, level, h = initial.expand(density.dim), density.level, np.asarray(matrix)
+    law, h = initial.expand(density.dim), np.asarray(matrix)
     factor = law.factor if law.factor.ndim == 2 else np.diag(law.factor)
     mean, covariance = law.mean, factor @ factor.T
     log_evidence, means, covariances = 0.0, [], []
     gaps = np.diff(np.asarray(times, dtype=float), prepend=start)
     for gap, y in zip(gaps, np.asarray(observations, dtype=float), strict=True):
         if gap > 0:
-            change, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
-            decay = np.eye(len(change)) + change
-            mean = level + decay @ (mean - level)
-            covariance = decay @ covariance @ decay.T + factor @ factor.T
+            mean, covariance, _ = _predicted(density, gap, mean, covariance)
         if not np.isnan(y).all():
             spread = h @ covariance @ h.T + np.asarray(noise)
             gain = np.linalg.solve(spread, h @ covariance).T
@@ -234,3 +232,37 @@ def kalman_filter(
         means.append(mean)
         covariances.append(covariance)
     return Kalman(log_evidence, np.stack(means), np.stack(covariances))
+
+
+def kalman_smoother(
+    density: ExactLinear,
+    times: Float[ArrayLike, " n"],
+    observations: Float[ArrayLike, "n k"],
+    matrix: Float[ArrayLike, "k d"],
+    noise: Float[ArrayLike, "k k"],
+    initial: Normal,
+    start: float = 0.0,
+) -> Kalman:
+    """Return the laws of a linear SDE given all linear observations, by backward recursion.
+
+    Arguments are those of `kalman_filter`.
+    """
+    found = kalman_filter(density, times, observations, matrix, noise, initial, start)
+    gaps = np.diff(np.asarray(times, dtype=float))
+    means, covariances = [found.means[-1]], [found.covariances[-1]]
+    forward = zip(gaps, found.means[:-1], found.covariances[:-1], strict=True)
+    for gap, mean, covariance in reversed(list(forward)):
+        ahead, spread, decay = _predicted(density, gap, mean, covariance)
+        gain = np.linalg.solve(spread, decay @ covariance).T
+        means.append(mean + gain @ (means[-1] - ahead))
+        covariances.append(covariance + gain @ (covariances[-1] - spread) @ gain.T)
+    return Kalman(found.log_evidence, np.stack(means[::-1]), np.stack(covariances[::-1]))
+
+
+def _predicted(
+    density: ExactLinear, gap: float, mean: np.ndarray, covariance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean and covariance after a gap, and the derivative of the mean in the state."""
+    change, factor = map(np.asarray, density._at_time(jnp.asarray(gap)))
+    decay, level = np.eye(len(change)) + change, density.level
+    return level + decay @ (mean - level), decay @ covariance @ decay.T + factor @ factor.T, decay

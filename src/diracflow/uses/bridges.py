@@ -164,8 +164,8 @@ def bridge(
     """
     key, steps = checked_key(key), checked_count("steps", steps, least=2)
     paths = checked_count("paths", paths)
-    guided = _guided(density, (x0, x1), t, sde, local, **conditioning)
-    return _weighted_paths(density, t, guided, key, steps, paths)
+    checked = guided(density, (x0, x1), t, sde, local, **conditioning)
+    return _weighted_paths(density, t, checked, key, steps, paths)
 
 
 class AbstractProposal(eqx.Module):
@@ -243,7 +243,7 @@ class GuidedLinearised(AbstractProposal):
 
 
 @eqx.filter_jit
-def _simulate_paths(
+def simulate_paths(
     proposal: AbstractProposal, key: PRNGKeyArray, x0: Array, remaining: Array, paths: int
 ) -> tuple[Float[Array, "steps-1 paths d"], Float[Array, " paths"]]:
     """Return the points of all paths between the two ends, and their log-weights."""
@@ -262,7 +262,7 @@ def _simulate_paths(
     return inner, log_weights + log_prob
 
 
-def _guided(
+def guided(
     density: AbstractTransitionDensity,
     ends: tuple[ArrayLike, ArrayLike],
     t: float,
@@ -314,7 +314,7 @@ def _weighted_paths(
     proposal, chart, (start, end), began = guided
     remaining = t * (1 - jnp.arange(steps + 1, dtype=start.dtype) / steps) ** 2
     check_start_times(density, began + (t - remaining[:-1]), "bridge")
-    inner, log_weights = _simulate_paths(proposal, key, chart.start(start), remaining, paths)
+    inner, log_weights = simulate_paths(proposal, key, chart.start(start), remaining, paths)
     inner = inner if chart.plain else _states(chart, inner)
     # The chain ends with a density in the coordinates of the chart.
     log_weights = log_weights + chart.log_slope(end)

@@ -19,8 +19,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..sde.laws import AbstractLaw
 from ..transition.programs import images
 from ..transition.transition_density import AbstractTransitionDensity
+from .hidden_process import Observe
 from .hilbert import curve_order
-from .particle_filter import Observe, Schedule
+from .particle_filter import Schedule
 
 
 class Noise(eqx.Module):

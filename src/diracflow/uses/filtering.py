@@ -9,6 +9,7 @@ The mean of the weights at each time estimates $p(y_k | y_1, \dots, y_{k-1})$. T
 means is an unbiased estimate of the evidence under the process that the density describes.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from ..distribution.lazy_plot import plotted
 from ..distribution.particles import Particles
@@ -25,10 +26,10 @@ from ..sde.argument_checks import checked_count, checked_flag, checked_key, real
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .guided_jumps import checked_proposal
+from .hidden_process import Hidden, Observe
 from .observed import in_unit
 from .particle_filter import (
-    Hidden,
-    Observe,
     Schedule,
     check_model,
     initial_particles,
@@ -53,6 +54,7 @@ class Filtered(eqx.Module):
     outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
+    guided: Bool[Array, " n"] | None = None  # True where particles were drawn near the observation
 
     @property
     def log_evidence(self) -> Float[Array, ""]:
@@ -84,9 +86,10 @@ class Filtered(eqx.Module):
         return plotted(self, ax)
 
 
-class FilterOutput(TypedDict, total=False):
-    """Keyword arguments of `filter` that choose what is stored at each time."""
+class FilterOptions(TypedDict, total=False):
+    """Keyword arguments of `filter` that choose the jumps, and what is stored at each time."""
 
+    proposal: str
     quantiles: Sequence[float]
     history: bool
 
@@ -103,7 +106,7 @@ def filter(  # the standard name, although it shadows a builtin
     start: float | None = None,
     params: Params | None = None,
     unit: str | None = None,
-    **output: Unpack[FilterOutput],
+    **options: Unpack[FilterOptions],
 ) -> Filtered:
     r"""Estimate the laws of a hidden diffusion given observations, by sequential Monte Carlo.
 
@@ -122,11 +125,15 @@ def filter(  # the standard name, although it shadows a builtin
         start time of the density; it is required if the density depends on the start time.
     - `params`: parameters of the SDE, if the density has any.
     - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
+    - `proposal`: `"bootstrap"` draws particles from the transition density, `"guided"` near the
+        observation, which needs two derivatives of `observe`. The default, `"auto"`, chooses before
+        each jump by the effective sample sizes of earlier ones.
     - `quantiles`: levels of the quantiles stored for each component; by default 0.05, 0.5 and 0.95.
     - `history`: if `True`, store all particles and weights; by default `False`.
 
-    **Returns:** a `Filtered` with `.means`, `.variances`, `.quantiles`, `.effective_shares` and
-    `.outside` at each time, `.log_evidence`, and with `history` also `.particles` and `.weights`.
+    **Returns:** a `Filtered` with `.means`, `.variances`, `.quantiles`, `.effective_shares`,
+    `.outside` and `.guided` at each time, `.log_evidence`, and with `history` also `.particles` and
+    `.weights`. Under `jit` and `vmap` an evidence of zero is returned, not raised.
 
     >>> import jax
     >>> import diracflow as df
@@ -142,7 +149,8 @@ def filter(  # the standard name, although it shadows a builtin
     start_key, jump_key = jr.split(key)
     x = initial_particles(start_key, density, initial, particles)
     check_model(density, observe, plan, x, params)
-    return _filtered(density, observe, jump_key, x, plan, params, **output)
+    warn_if_unseen(plan)
+    return _filtered(density, observe, jump_key, x, plan, params, **options)
 
 
 def _filtered(
@@ -152,24 +160,32 @@ def _filtered(
     x: Float[Array, "particles d"],
     plan: Schedule,
     params: dict[str, Any],
+    proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     history: bool = False,
 ) -> Filtered:
+    levels, history = checked_levels(quantiles), checked_flag("history", history)
+    hidden = Hidden(density, observe, params)
+    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
+    found = run(hidden, key, x, plan, Laws(levels), proposal, history)
+    kept = jax.tree.map(lambda a: a[plan.last_jump], found)
+    require_evidence(plan, kept["log_evidences"])
+    particles, weights, _ = (kept.pop(name, None) for name in ("particles", "weights", "parents"))
+    return Filtered(times=plan.times, levels=levels, particles=particles, weights=weights, **kept)
+
+
+def checked_levels(quantiles: Sequence[float]) -> Float[Array, " q"]:
+    """Return levels of quantiles as an array."""
     levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
-    history = checked_flag("history", history)
-    found = run(Hidden(density, observe, params), key, x, plan, Laws(jnp.asarray(levels), history))
-    kept = jax.tree.map(lambda a: a[plan.last_jump], found)
-    require_evidence(plan, kept["log_evidences"])
-    return Filtered(times=plan.times, levels=jnp.asarray(levels), **kept)
+    return jnp.asarray(levels)
 
 
 class Laws(eqx.Module):
-    """Moments and quantiles of weighted particles; with `history` the particles themselves."""
+    """Moments and quantiles of weighted particles."""
 
     levels: Float[Array, " q"]
-    history: bool
 
     def __call__(
         self, x: Float[Array, "particles d"], weights: Float[Array, " particles"]
@@ -179,9 +195,16 @@ class Laws(eqx.Module):
             "means": mean,
             "variances": weights @ (x - mean[None]) ** 2,
             "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, self.levels),
-            "particles": x if self.history else None,
-            "weights": weights if self.history else None,
         }
+
+
+def warn_if_unseen(plan: Schedule) -> None:
+    """Warn if all observations are missing."""
+    if known(plan.observed) and not np.any(plan.observed):
+        warnings.warn(
+            "All observations are missing: the laws are those of the process, without any data.",
+            stacklevel=3,
+        )
 
 
 def require_evidence(plan: Schedule, log_evidences: Float[Array, " n"]) -> None:

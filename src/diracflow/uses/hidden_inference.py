@@ -16,8 +16,9 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .chain_file import Records, RunOptions, run_chains
 from .evidence import HiddenProcess, Run
 from .extras import extra
+from .hidden_process import Observe
 from .marginal_chains import MarginalSampler
-from .particle_filter import Observe, check_model, initial_particles, schedule
+from .particle_filter import check_model, initial_particles, schedule
 from .posterior_tree import coordinates, observed_paths, posterior_tree
 from .priors import prior_centre, run_identity, shown
 from .underlying_sde import began_at

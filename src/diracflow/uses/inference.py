@@ -22,9 +22,9 @@ from ..transition.transition_density import AbstractTransitionDensity, require_d
 from .chain_file import RunOptions, run_chains
 from .extras import extra
 from .hidden_inference import hidden_posterior
+from .hidden_process import Observe
 from .likelihood import Transitions, transitions
 from .observed import in_unit
-from .particle_filter import Observe
 from .posterior_tree import observed_paths, posterior_tree
 from .priors import checked_prior, prior_centre, run_identity, shown
 

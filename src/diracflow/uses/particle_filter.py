@@ -19,11 +19,12 @@ from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
+from .hidden_process import Hidden, Observe
 from .simulation import jumps_to
 from .underlying_sde import check_start_times, member_of, require_homogeneous
 from .weights import effective_fraction, systematic
 
-Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
 # Particles are resampled if the effective sample size is below this fraction of their number.
 _RESAMPLE_BELOW = 0.5
 
@@ -39,23 +40,6 @@ class Schedule(eqx.Module):
     observed: Bool[Array, " jumps"]
 
 
-class Hidden(eqx.Module):
-    """A hidden process with its parameters, and the log-likelihood of one observation."""
-
-    density: AbstractTransitionDensity
-    observe: Observe
-    params: dict[str, Array]
-
-    def conditioning(self, begin: Float[Array, ""]) -> dict[str, Any]:
-        """Return the keyword arguments of a query that starts at the time `begin`."""
-        later = self.density.start_time is None
-        return {"params": self.params, "start_time": begin if later else None}
-
-    def log_likelihoods(self, x: Float[Array, "n d"], y: Array) -> Float[Array, " n"]:
-        """Return the log-likelihood of an observation at each state."""
-        return jax.vmap(lambda x: jnp.asarray(self.observe(x, y), x.dtype))(x)
-
-
 def log_evidence(
     key: PRNGKeyArray,
     density: AbstractTransitionDensity,
@@ -63,6 +47,7 @@ def log_evidence(
     observe: Observe,
     x: Float[Array, "particles d"],
     params: dict[str, Array],
+    proposal: str = "bootstrap",
 ) -> Float[Array, ""]:
     """Return the logarithm of an unbiased estimate of the density of all observations.
 
@@ -72,14 +57,21 @@ def log_evidence(
 
     - `plan`: the jumps, from `schedule`.
     - `x`: independent draws of the initial law.
+    - `proposal`: as for `diracflow.filter`. Mapped over several cases, `"auto"` computes both kinds
+        of jumps.
     - the others are those of `diracflow.filter`.
     """
     hidden = Hidden(density, observe, params)
-    return jnp.sum(run(hidden, key, x, plan, lambda *state: {})["log_evidences"])
+    return jnp.sum(run(hidden, key, x, plan, no_summary, proposal)["log_evidences"])
 
 
 # Of the states and the normalised weights at the end of a jump.
 Summary = Callable[[Float[Array, "particles d"], Float[Array, " particles"]], dict[str, Any]]
+
+
+def no_summary(x: Float[Array, "particles d"], weights: Array) -> dict[str, Any]:
+    """Keep nothing; one function, because `run` is compiled anew for each."""
+    return {}
 
 
 @eqx.filter_jit
@@ -89,21 +81,25 @@ def run(
     x: Float[Array, "particles d"],
     plan: Schedule,
     summary: Summary,
+    proposal: str = "bootstrap",
+    history: bool = False,
 ) -> dict[str, Any]:
-    """Return the log-evidence and the summary after each jump."""
-    density, count = hidden.density, len(x)
+    """Return the log-evidence and the summary after each jump, and with `history` all particles.
+
+    `parents` are then the particles after one jump from which those of the next start.
+    """
+    count = len(x)
     level = -jnp.log(jnp.full(count, float(count), x.dtype))
 
-    def step(state: tuple, jump: tuple) -> tuple[tuple, dict[str, Any]]:
-        x, log_weights = state
-        key, begin, gap, y, observed = jump
-        move_key, resample_key = jr.split(key)
-        conditioning = hidden.conditioning(begin)
-        outside = jnp.mean(density.outside(x, **conditioning))
-        # Densities are not defined at time zero, so an observation at the start needs no jump.
-        length = jnp.where(gap > 0, gap, min(1.0, density.horizon))
-        x = jnp.where(gap > 0, density.sample(move_key, length, x, **conditioning), x)
-        log_weights += jnp.where(observed, hidden.log_likelihoods(x, y), 0.0)
+    def step(state: tuple, inputs: tuple) -> tuple[tuple, dict[str, Any]]:
+        x, log_weights, outlook = state
+        (move_key, resample_key), jump, observed = inputs
+        outside = jnp.mean(hidden.density.outside(x, **hidden.conditioning(jump.begin)))
+        landed, guided = _landed(hidden, move_key, state, jump, observed, proposal)
+        seen = observed & (jump.gap > 0)
+        later = outlook.after(log_weights, guided, landed)
+        outlook = jax.tree.map(lambda new, old: jnp.where(seen, new, old), later, outlook)
+        x, log_weights = landed.x, log_weights + jnp.where(observed, landed.log_weights, 0.0)
         log_evidence = jax.nn.logsumexp(log_weights)
         # If no particle has weight, the evidence is zero whatever happens afterwards.
         lost = log_evidence == -jnp.inf
@@ -114,13 +110,34 @@ def run(
             "log_evidences": jnp.where(observed, log_evidence, 0.0),
             "effective_shares": fraction,
             "outside": outside,
+            "guided": guided,
             **summary(x, weights),
         }
-        resampled = lambda: (x[systematic(resample_key, weights, count)], level)
-        return jax.lax.cond(fraction < _RESAMPLE_BELOW, resampled, lambda: (x, log_weights)), kept
+        picked = lambda: (systematic(resample_key, weights, count).astype(jnp.int32), level)
+        as_before = lambda: (jnp.arange(count, dtype=jnp.int32), log_weights)
+        parents, log_weights = jax.lax.cond(fraction < _RESAMPLE_BELOW, picked, as_before)
+        if history:
+            kept |= {"particles": x, "weights": weights, "parents": parents}
+        return (x[parents], log_weights, outlook), kept
 
-    jumps = (jr.split(key, len(plan.gaps)), plan.begins, plan.gaps)
-    return jax.lax.scan(step, (x, level), (*jumps, plan.observations, plan.observed))[1]
+    keys = jnp.moveaxis(jr.split(key, (len(plan.gaps), 2)), 1, 0)
+    jumps = Jump(plan.begins, plan.gaps, plan.observations)
+    first = x, level, first_outlook(x.dtype)
+    return jax.lax.scan(step, first, ((keys[0], keys[1]), jumps, plan.observed))[1]
+
+
+def _landed(
+    hidden: Hidden, key: PRNGKeyArray, state: tuple, jump: Jump, observed: Array, proposal: str
+) -> tuple[Landed, Bool[Array, ""]]:
+    """Return the particles after a jump, and `True` if it was guided."""
+    x, log_weights, outlook = state
+    free = lambda: bootstrap_jump(hidden, key, x, jump)
+    if proposal == "bootstrap":
+        return free(), jnp.asarray(False)
+    chosen = observed & (jump.gap > 0)
+    chosen &= outlook.favours_guidance() if proposal == "auto" else True
+    guided = lambda: guided_jump(hidden, key, x, log_weights, jump)
+    return jax.lax.cond(chosen, guided, free), chosen
 
 
 def schedule(
@@ -200,7 +217,7 @@ def check_model(
     if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
         raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
     sde, began = getattr(density, "sde", None), density.start_time
-    if sde is not None and began is not None and known(x, params):
+    if sde is not None and began is not None and known(x, params, plan):
         span = float(jnp.sum(plan.gaps))
         require_homogeneous(member_of(sde, params), began, span, x[:3])
 

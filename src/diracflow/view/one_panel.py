@@ -13,6 +13,7 @@ from ..distribution.particles import Particles
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
 from ..uses.simulation import Paths
+from ..uses.smoothing import Smoothed
 from .axes import DENSITY_MAP, EXACT, LEARNED, SOURCE, box_around, plane, require_kind, style
 
 # Draws that locate a law, points of a curve, and points along each side of a plane.
@@ -31,7 +32,7 @@ _OUTSIDE, _BAND = 1e-3, (0.05, 0.5, 0.95)
 
 @style()
 def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
-    """Draw a law, paths, a bridge, a filter or a posterior in one panel.
+    """Draw a law, paths, a bridge, a filter, a smoother or a posterior in one panel.
 
     One component of a law is drawn as a curve, two as a heat map, more as the spread of each. Paths
     are drawn as the median and the 90 % band of each component. One parameter of a posterior, the
@@ -52,7 +53,7 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
         states = np.asarray(thing.states)
         states = states[..., None] if states.ndim == 2 else states
         _draw_bands(axis, thing.times, np.quantile(states, _BAND, axis=0))
-    elif isinstance(thing, Filtered):
+    elif isinstance(thing, Filtered | Smoothed):
         order = np.argsort(thing.levels)
         table = np.moveaxis(np.asarray(thing.quantiles)[:, order], 1, 0)
         _draw_bands(axis, thing.times, table[[0, len(order) // 2, -1]])

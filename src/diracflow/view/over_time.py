@@ -14,6 +14,7 @@ from ..density.learned import LearnedDensity
 from ..evaluate.errors import Study
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
+from ..uses.smoothing import Smoothed
 from ..uses.weights import weighted_quantiles
 from .axes import EXACT, LEARNED, LEVELS, SOURCE, fan, panels, require_kind, style
 
@@ -174,19 +175,19 @@ def bridge_fan(bridge: Bridge) -> Figure:
 
 @style()
 def filter_bands(
-    filtered: Filtered,
+    filtered: Filtered | Smoothed,
     observations: Float[ArrayLike, "n k"] | None = None,
     truth: Float[ArrayLike, "n d"] | None = None,
 ) -> Figure:
-    """Draw filtering quantiles over time, one panel for each component.
+    """Draw quantiles of the hidden state over time, one panel for each component.
 
     **Arguments:**
 
-    - `filtered`: the result of `diracflow.filter`.
+    - `filtered`: the result of `diracflow.filter` or `diracflow.smooth`.
     - `observations`: observed values of the components, with NaN for those not observed.
     - `truth`: the hidden state at the same times, if known.
     """
-    require_kind("filtered", filtered, Filtered, "diracflow.filter")
+    require_kind("filtered", filtered, Filtered | Smoothed, "diracflow.filter")
     times, table = np.asarray(filtered.times), np.asarray(filtered.quantiles)
     levels, dim = np.asarray(filtered.levels).tolist(), filtered.means.shape[1]
     ordered = sorted(levels)

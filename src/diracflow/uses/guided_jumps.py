@@ -1,0 +1,230 @@
+r"""Jumps of particles towards an observation.
+
+**Bootstrap.** Particles are drawn from the transition density and weighted with $p(y | x)$.
+
+**Guided.** Particles are drawn from a Gaussian near the image of the old state and near the
+observation: in coordinates without bounds, the product of $N(c, S)$ and $p(y | x)$, approximated at
+its maximum by Newton steps (Laplace). The centre $c$ is the image of the old state under zero
+noise. $S$, the covariance of images about their centres, is shared by all particles. The weight is
+$\rho(x | t, x_0)\,p(y | x)$ over the density of the draw. One particle in sixteen, at random, is
+a bootstrap draw, and the density of the draw is that of the mixture: weights are at most sixteen
+times those of the bootstrap.
+
+A guided jump costs about as much as three others, so that it must give three times as many
+effective particles. `Outlook` decides before each jump, from earlier jumps alone. The evidence
+therefore remains unbiased.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..source.gaussian_source import standard_log_prob
+from .hidden_process import Hidden
+
+PROPOSALS = ("auto", "bootstrap", "guided")
+# One particle of so many is a bootstrap draw in a guided jump.
+_FREE = 16
+# Images from which the covariance is estimated, and Newton steps towards the maximum.
+_IMAGES, _NEWTON = 128, 3
+# Factor of the standard deviations, since light tails make weights unequal.
+_WIDENING = 1.1
+# Time of a guided jump, in bootstrap jumps; the gain that is expected before the first one.
+_COST, _HOPE = 3.0, 10.0
+# Weight of the last jump in what is expected of the next, and speed at which hope returns.
+_NEWS, _RETURN = 0.5, 0.1
+
+
+class Jump(NamedTuple):
+    """One jump and the observation at its end."""
+
+    begin: Float[Array, ""]
+    gap: Float[Array, ""]  # zero for an observation at the start
+    y: Array
+
+
+class Landed(NamedTuple):
+    """Particles after a jump."""
+
+    x: Float[Array, "particles d"]
+    log_weights: Float[Array, " particles"]  # of the target over the density of the draw
+    log_likelihoods: Float[Array, " particles"]
+
+
+class Outlook(NamedTuple):
+    """What earlier jumps predict for the next."""
+
+    log_share: Float[Array, ""]  # effective share of a bootstrap jump
+    log_gain: Float[Array, ""]  # that of a guided jump divided by it
+
+    def favours_guidance(self) -> Bool[Array, ""]:
+        """Return `True` if a guided jump is expected to be worth its time."""
+        return jnp.minimum(self.log_gain, -self.log_share) > jnp.log(_COST)
+
+    def after(self, log_weights: Float[Array, " n"], guided: Array, landed: Landed) -> "Outlook":
+        """Return the outlook after a jump, given the weights before it."""
+        new = log_weights + landed.log_weights
+        twice = 2 * logsumexp(new)
+        log_share = twice - logsumexp(new + landed.log_likelihoods)
+        gain = twice - logsumexp(new + landed.log_weights) - log_share
+        tried = self.log_gain + _NEWS * (gain - self.log_gain)
+        waited = self.log_gain + _RETURN * (jnp.log(_HOPE) - self.log_gain)
+        found = Outlook(log_share, jnp.where(guided, tried, waited))
+        usable = jnp.isfinite(log_share) & jnp.isfinite(gain)
+        return jax.tree.map(lambda a, b: jnp.where(usable, a, b), found, self)
+
+
+def first_outlook(dtype: jnp.dtype) -> Outlook:
+    """Return the outlook before the first jump, which is guided."""
+    return Outlook(jnp.asarray(-jnp.inf, dtype), jnp.log(jnp.asarray(_HOPE, dtype)))
+
+
+def checked_proposal(hidden: Hidden, proposal: str, state: Array, y: Array) -> str:
+    """Return the kind of jumps; `auto` becomes `bootstrap` where guidance is not possible."""
+    if proposal not in PROPOSALS:
+        names = ", ".join(f'"{name}"' for name in PROPOSALS)
+        raise ValueError(f"`proposal` must be one of {names}; got {proposal!r}.")
+    try:
+        eqx.filter_eval_shape(lambda x: jax.hessian(hidden.log_likelihood)(x, y), state)
+    except Exception as error:
+        if proposal == "guided":
+            raise ValueError(
+                "Guided jumps need two derivatives of `observe` in the state, which failed: "
+                f'{type(error).__name__}: {error}. Use `proposal="bootstrap"`.'
+            ) from error
+        return "bootstrap"
+    # The density of a jump composed of subintervals costs far more than a draw.
+    return "bootstrap" if proposal == "auto" and hidden.density.averages else proposal
+
+
+def bootstrap_jump(hidden: Hidden, key: PRNGKeyArray, x: Array, jump: Jump) -> Landed:
+    """Draw from the transition density."""
+    length, conditioning = hidden.length(jump.gap), hidden.conditioning(jump.begin)
+    new = jnp.where(jump.gap > 0, hidden.density.sample(key, length, x, **conditioning), x)
+    log_likelihoods = hidden.log_likelihoods(new, jump.y)
+    return Landed(new, log_likelihoods, log_likelihoods)
+
+
+def guided_jump(
+    hidden: Hidden, key: PRNGKeyArray, x: Array, log_weights: Array, jump: Jump
+) -> Landed:
+    """Draw from Gaussians near the observation, and some particles from the transition density."""
+    count, dim = x.shape
+    free_key, place_key, guide_key = jr.split(key, 3)
+    few = max(1, count // _FREE)
+    rows = (jr.randint(place_key, (), 0, count) + _FREE * jnp.arange(few)) % count
+    centres, free, factor = _images(hidden, free_key, x, log_weights, rows, jump)
+    gaussians = jax.vmap(lambda c: _laplace(hidden, c, factor, jump.y))(centres)
+    noise = jr.normal(guide_key, (count, dim), x.dtype)
+    z = jax.vmap(_Gaussian.restore, (0, None, 0))(gaussians, factor, noise)
+    z = z.at[rows].set(free)
+    log_q = jax.vmap(_Gaussian.log_prob, (0, None, 0))(gaussians, factor, z)
+    new = hidden.mapped("from_real", z)
+    log_slope = jnp.sum(hidden.mapped("log_slope", new), axis=-1)
+    conditioning = hidden.conditioning(jump.begin)
+    log_rho = hidden.density.log_prob(new, jump.gap, x, **conditioning) - log_slope
+    part = jnp.asarray(few / count, x.dtype)
+    log_drawn = jnp.logaddexp(jnp.log(part) + log_rho, jnp.log1p(-part) + log_q)
+    log_likelihoods = hidden.log_likelihoods(new, jump.y)
+    return Landed(new, log_likelihoods + log_rho - log_drawn, log_likelihoods)
+
+
+def _images(
+    hidden: Hidden, key: PRNGKeyArray, x: Array, log_weights: Array, rows: Array, jump: Jump
+) -> tuple[Array, Array, Array]:
+    """Return centres, free draws of some rows and the factor of the covariance, in coordinates."""
+    count, width = len(x), hidden.density.noise_dim
+    # Not random, so that the Gaussians depend on earlier jumps only.
+    table = jr.normal(jr.key(0), (_IMAGES, width), x.dtype)
+    comb = (jnp.arange(_IMAGES) + 0.5) / _IMAGES
+    cumulated = jnp.cumsum(jnp.exp(log_weights))
+    picked = jnp.minimum(jnp.searchsorted(cumulated, comb * cumulated[-1]), count - 1)
+    free = jr.normal(key, (len(rows), width), x.dtype)
+    noise = jnp.concatenate([jnp.zeros((count, width), x.dtype), free, table])
+    starts = jnp.concatenate([x, x[rows], x[picked]])
+    z = hidden.mapped("to_real", hidden.images(noise, jump.gap, starts, jump.begin))
+    centres, free, spread = jnp.split(z, [count, count + len(rows)])
+    spread = spread - centres[picked]
+    covariance = spread.T @ spread / _IMAGES
+    ridge = 1e3 * jnp.finfo(x.dtype).eps * jnp.diag(jnp.diag(covariance))
+    return centres, free, jnp.linalg.cholesky(covariance + ridge)
+
+
+class _Gaussian(NamedTuple):
+    """A Gaussian in coordinates in which the images have mean zero and unit covariance."""
+
+    centre: Float[Array, " d"]
+    mean: Float[Array, " d"]
+    root: Float[Array, "d d"]  # lower triangular; the precision is this times its transpose
+
+    def restore(self, factor: Array, noise: Array) -> Float[Array, " d"]:
+        """Map standard normal numbers to a draw."""
+        return self.centre + factor @ (self.mean + _WIDENING * _solve_transposed(self.root, noise))
+
+    def log_prob(self, factor: Array, z: Array) -> Float[Array, ""]:
+        """Return the log-density at `z`."""
+        whitened = solve_triangular(factor, z - self.centre, lower=True)
+        noise = self.root.T @ (whitened - self.mean) / _WIDENING
+        slopes = jnp.log(jnp.diag(self.root)) - jnp.log(_WIDENING * jnp.diag(factor))
+        return standard_log_prob(noise) + jnp.sum(slopes)
+
+
+def _laplace(hidden: Hidden, centre: Array, factor: Array, y: Array) -> _Gaussian:
+    """Return the Gaussian at the maximum of the product of images and likelihood."""
+
+    def log_likelihood(zeta: Array) -> Array:
+        return hidden.log_likelihood(hidden.mapped("from_real", centre + factor @ zeta), y)
+
+    def target(zeta: Array) -> Array:
+        return log_likelihood(zeta) - 0.5 * zeta @ zeta
+
+    def root(zeta: Array) -> Array:
+        return _cholesky_or_eye(-jax.hessian(target)(zeta))
+
+    def newton(_: int, zeta: Array) -> Array:
+        factor, gradient = root(zeta), jax.grad(target)(zeta)
+        # A likelihood without derivatives here does not guide.
+        gradient = jnp.where(jnp.all(jnp.isfinite(gradient)), gradient, 0.0)
+        new = zeta + _solve_transposed(factor, _solve_lower(factor, gradient))
+        return jnp.where(target(new) > target(zeta), new, zeta)
+
+    mean = jax.lax.fori_loop(0, _NEWTON, newton, jnp.zeros_like(centre))
+    return _Gaussian(centre, mean, root(mean))
+
+
+# One small matrix for each particle: LAPACK takes longer than the density, unrolled loops do not.
+def _cholesky_or_eye(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Return the Cholesky factor; the identity if the matrix is not positive definite."""
+    size = len(matrix)
+    rows: list[list[Array]] = []
+    good = jnp.asarray(True)
+    for i in range(size):
+        row: list[Array] = []
+        for j in range(i):
+            left = matrix[i, j] - sum((a * b for a, b in zip(row, rows[j], strict=False)), 0.0)
+            row.append(left / rows[j][j])
+        pivot = matrix[i, i] - sum((a * a for a in row), 0.0)
+        good &= (pivot > 0) & (pivot < jnp.inf)
+        row.append(jnp.sqrt(jnp.where(pivot > 0, pivot, 1.0)))
+        rows.append(row)
+    zero = jnp.zeros((), matrix.dtype)
+    lower = jnp.stack([jnp.stack(row + [zero] * (size - len(row))) for row in rows])
+    return jnp.where(good, lower, jnp.eye(size, dtype=matrix.dtype))
+
+
+def _solve_lower(lower: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
+    x: list[Array] = []
+    for i in range(len(b)):
+        x.append((b[i] - sum((lower[i, j] * x[j] for j in range(i)), 0.0)) / lower[i, i])
+    return jnp.stack(x)
+
+
+def _solve_transposed(lower: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
+    """Solve with the transpose of a lower triangular matrix."""
+    return _solve_lower(lower.T[::-1, ::-1], b[::-1])[::-1]

@@ -1,0 +1,293 @@
+r"""Laws of a hidden state given all observations, by backward simulation.
+
+A particle filter leaves weighted particles $x_k^j$ of weight $W_k^j$ after each jump. If a path is
+at $x_{k+1}$, it was at $x_k^j$ before with probability proportional to
+$W_k^j\,\rho(x_{k+1} | t, x_k^j)$. To normalise these numbers takes one density for each particle.
+A Markov step that leaves their law invariant takes few (Bunch and Godsill 2013): it begins at the
+ancestor of the particle $x_{k+1}$, draws some `candidates` with the weights $W_k$, and selects one
+of them or the ancestor in proportion to $\rho$. Without candidates, the paths are the genealogies
+of the filter, of which few are left after many resamplings.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+
+from ..distribution.lazy_plot import plotted
+from ..distribution.particles import Particles
+from ..sde.argument_checks import checked_count, checked_key
+from ..sde.laws import AbstractLaw
+from ..sde.parameters import Params
+from ..sde.sde import SDE
+from ..transition.transition_density import AbstractTransitionDensity
+from .connecting import connected
+from .filtering import Laws, checked_levels, require_evidence, warn_if_unseen
+from .guided_jumps import checked_proposal
+from .hidden_process import Hidden, Observe
+from .observed import in_unit
+from .particle_filter import (
+    Schedule,
+    check_model,
+    initial_particles,
+    known,
+    no_summary,
+    run,
+    schedule,
+)
+from .simulation import Paths, xarray
+from .underlying_sde import began_at, scalars
+from .weights import systematic
+
+# Fewer different states at one time are reported.
+_FEW = 20
+
+
+class Smoothed(eqx.Module):
+    """Laws of the state at each time, given the observations at all times, and joint paths."""
+
+    times: Float[Array, " n"]
+    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
+    means: Float[Array, "n d"]
+    variances: Float[Array, "n d"]
+    levels: Float[Array, " q"]
+    quantiles: Float[Array, "n q d"]
+    effective_shares: Float[Array, " n"]  # of the filter
+    outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
+    distinct: Float[Array, " n"]  # number of different states divided by the number of paths
+    paths: Float[Array, "paths n d"]
+    chain: Paths  # at the ends of all jumps, of which several cross a long gap
+    density: AbstractTransitionDensity
+    params: dict[str, Array]
+
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        """Logarithm of the estimated density of all observations."""
+        return jnp.sum(self.log_evidences)
+
+    def at(self, index: int) -> Particles:
+        """Return the law of the state at one time, with moments, quantiles and draws.
+
+        **Arguments:**
+
+        - `index`: the index of the time; negative ones count from the end.
+        """
+        if not -len(self.times) <= index < len(self.times):
+            raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
+        x = self.paths[:, index]
+        return Particles(x, jnp.full(len(x), 1 / len(x), x.dtype))
+
+    def bridged(
+        self,
+        key: PRNGKeyArray | int,
+        steps: int = 20,
+        paths: int = 200,
+        *,
+        proposals: int = 8,
+        sde: SDE | None = None,
+    ) -> Paths:
+        """Draw paths between the times as well, by bridges from each state to the next.
+
+        **Arguments:**
+
+        - `key`: a random key, or a seed.
+        - `steps`: number of time steps in each gap; they shorten towards its end.
+        - `paths`: number of paths, at most those that were drawn.
+        - `proposals`: number of weighted paths, as for `diracflow.bridge`, from which each piece is
+            selected.
+        - `sde`: the equation, required if the density does not carry its own.
+
+        **Returns:** `Paths` with `.times`, `.states` of shape `(paths, times, d)` and `.plot()`.
+        """
+        key, steps = checked_key(key), checked_count("steps", steps, least=2)
+        number, of_each = checked_count("paths", paths), checked_count("proposals", proposals)
+        stored = self.chain.states
+        if number > len(stored):
+            raise ValueError(f"`paths` must be at most {len(stored)}, as smoothed; got {number}.")
+        # Neighbours start from equal particles; an even choice has more different ones.
+        chosen = stored[np.linspace(0, len(stored) - 1, number).astype(int)]
+        chain = Paths(self.chain.times, chosen)
+        return connected(key, self.density, chain, steps, of_each, sde, self.params)
+
+    def to_xarray(self) -> Any:
+        """Return an `xarray.Dataset` with the laws at each time, and the paths."""
+        columns = ("time", "component")
+        variables = {
+            "mean": (columns, np.asarray(self.means)),
+            "variance": (columns, np.asarray(self.variances)),
+            "quantile": (("time", "level", "component"), np.asarray(self.quantiles)),
+            "state": (("path", *columns), np.asarray(self.paths)),
+        }
+        coordinates = {"time": np.asarray(self.times), "level": np.asarray(self.levels)}
+        coordinates["component"] = np.arange(self.means.shape[1])
+        return xarray().Dataset(variables, coordinates)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
+
+
+class SmoothOptions(TypedDict, total=False):
+    """Keyword arguments of `smooth` that choose jumps, backward steps and results."""
+
+    paths: int
+    candidates: int
+    proposal: str
+    quantiles: Sequence[float]
+
+
+def smooth(
+    key: PRNGKeyArray | int,
+    density: AbstractTransitionDensity,
+    times: Float[ArrayLike, " n"],
+    observations: Float[ArrayLike, "n *k"],
+    observe: Observe,
+    particles: int = 1000,
+    *,
+    initial: AbstractLaw | Float[ArrayLike, "m d"] | None = None,
+    start: float | None = None,
+    params: Params | None = None,
+    unit: str | None = None,
+    **options: Unpack[SmoothOptions],
+) -> Smoothed:
+    r"""Estimate the laws of a hidden diffusion given all observations, and draw its paths.
+
+    **Arguments:**
+
+    - `key`, `density`, `times`, `observations`, `observe`, `particles`, `initial`, `start`,
+        `params`, `unit`, `proposal`, `quantiles`: as for `diracflow.filter`.
+    - `paths`: number of joint paths; by default that of particles.
+    - `candidates`: number of particles that compete with the ancestor at each backward step, by
+        default 16. A path takes one more density than this for each jump.
+
+    **Returns:** a `Smoothed` with `.means`, `.variances`, `.quantiles` and `.distinct` at each
+    time, `.paths`, `.log_evidence`, the law `.at(index)` and `.bridged(key)`, paths between the
+    times. Warns if few different states are left at one time.
+
+    >>> import jax
+    >>> import diracflow as df
+    >>> model = df.models.ornstein_uhlenbeck(1)
+    >>> data = [0.5, 1.5], [0.3, -0.2], lambda x, y: -0.5 * (y - x[0]) ** 2 / 0.1
+    >>> df.smooth(jax.random.key(0), model.exact, *data, initial=model.starts).paths.shape
+    (1000, 2, 1)
+    """
+    key, params = checked_key(key), scalars(density, params)
+    times, observations = in_unit(times, observations, unit)
+    begin = began_at(density, start, "start")
+    plan = schedule(density, times, observations, begin)
+    start_key, *keys = jr.split(key, 3)
+    x = initial_particles(start_key, density, initial, checked_count("particles", particles))
+    check_model(density, observe, plan, x, params)
+    warn_if_unseen(plan)
+    return _smoothed(Hidden(density, observe, params), keys, x, plan, begin, **options)
+
+
+def _smoothed(
+    hidden: Hidden,
+    keys: list[PRNGKeyArray],
+    x: Float[Array, "particles d"],
+    plan: Schedule,
+    begin: float,
+    paths: int | None = None,
+    candidates: int = 16,
+    proposal: str = "auto",
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+) -> Smoothed:
+    count = len(x) if paths is None else checked_count("paths", paths)
+    rivals = checked_count("candidates", candidates, least=0)
+    levels = checked_levels(quantiles)
+    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
+    found = run(hidden, keys[0], x, plan, no_summary, proposal, True)
+    require_evidence(plan, found["log_evidences"][plan.last_jump])
+    states, distinct = _backward(hidden, keys[1], x, found, plan, count, rivals)
+    ends = plan.last_jump + 1
+    _warn_if_few(plan, distinct[ends])
+    laws = jax.vmap(Laws(levels), (1, None))(states[:, ends], jnp.full(count, 1 / count, x.dtype))
+    # An observation at the start ends a jump that takes no time.
+    first = int(plan.gaps[0] == 0)
+    instants = jnp.append(begin, plan.begins + plan.gaps)[first:]
+    of_filter = {
+        name: found[name][plan.last_jump]
+        for name in ("log_evidences", "effective_shares", "outside")
+    }
+    return Smoothed(
+        times=plan.times,
+        levels=levels,
+        distinct=distinct[ends] / count,
+        paths=states[:, ends],
+        chain=Paths(instants, states[:, first:]),
+        density=hidden.density,
+        params=hidden.params,
+        **laws,
+        **of_filter,
+    )
+
+
+@eqx.filter_jit
+def _backward(
+    hidden: Hidden,
+    key: PRNGKeyArray,
+    x: Float[Array, "particles d"],
+    found: dict[str, Any],
+    plan: Schedule,
+    paths: int,
+    candidates: int,
+) -> tuple[Float[Array, "paths jumps+1 d"], Int[Array, " jumps+1"]]:
+    """Return paths from the start through the ends of all jumps, and counts of distinct states."""
+    last_key, key = jr.split(key)
+    particles = jnp.concatenate([x[None], found["particles"]])
+    weights = jnp.concatenate([jnp.full((1, len(x)), 1 / len(x), x.dtype), found["weights"]])
+    everyone = jnp.arange(len(x), dtype=found["parents"].dtype)
+    parents = jnp.concatenate([everyone[None], found["parents"][:-1]])
+    last = systematic(last_key, weights[-1], paths).astype(parents.dtype)
+
+    def step(state: tuple, jump: tuple) -> tuple[tuple, tuple]:
+        index, later = state
+        key, x, weights, parents, begin, gap = jump
+        draw_key, pick_key = jr.split(key)
+        cumulated = jnp.cumsum(weights)
+        u = cumulated[-1] * jr.uniform(draw_key, (paths, candidates), x.dtype)
+        rivals = jnp.minimum(jnp.searchsorted(cumulated, u, side="right"), len(x) - 1)
+        ancestor = parents[index][:, None]
+        several = jnp.concatenate([ancestor, rivals.astype(ancestor.dtype)], axis=1)
+        length, conditioning = hidden.length(gap), hidden.conditioning(begin)
+        log_rho = hidden.density.log_prob(later[:, None], length, x[several], **conditioning)
+        picked = jnp.where(gap > 0, jr.categorical(pick_key, log_rho), 0)
+        index = jnp.take_along_axis(several, picked[:, None], axis=1)[:, 0]
+        return (index, x[index]), (x[index], _distinct(index))
+
+    keys = jr.split(key, len(plan.gaps))
+    jumps = keys, particles[:-1], weights[:-1], parents, plan.begins, plan.gaps
+    end = particles[-1][last]
+    _, (states, distinct) = jax.lax.scan(step, (last, end), jumps, reverse=True)
+    states = jnp.concatenate([states, end[None]])
+    return jnp.swapaxes(states, 0, 1), jnp.append(distinct, _distinct(last))
+
+
+def _distinct(index: Int[Array, " n"]) -> Int[Array, ""]:
+    """Return the number of different entries."""
+    return 1 + jnp.sum(jnp.diff(jnp.sort(index)) != 0)
+
+
+def _warn_if_few(plan: Schedule, distinct: Int[Array, " n"]) -> None:
+    if not known(distinct):
+        return
+    fewest = int(np.argmin(distinct))
+    if distinct[fewest] < _FEW:
+        warnings.warn(
+            f"All paths pass through {int(distinct[fewest])} particles at "
+            f"t={float(plan.times[fewest]):g}: laws there are inaccurate. Use more `particles` or "
+            "`candidates`.",
+            stacklevel=4,
+        )
