@@ -62,7 +62,7 @@ class NoiseOptions:
                 )
             return {}
         observed = observed_components(given.pop("components", None), columns, dim)
-        likelihood = gaussian_likelihood(self.observe, observed, "--observe")
+        likelihood = gaussian_likelihood("--observe", self.observe, observed)
         if self.initial is not None:
             given["initial"] = parse_law(self.initial)
         return {**given, "observe": likelihood}

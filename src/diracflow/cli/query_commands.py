@@ -233,7 +233,7 @@ def filter(  # the standard term
     model, conditioning = query.load()
     times, observations = read_series(data)
     observed = observed_components(components, observations.shape[1], model.dim)
-    observe = gaussian_likelihood(noise, observed)
+    observe = gaussian_likelihood("--noise", noise, observed)
     found = filtering.filter(
         *(jr.key(seed), model, times, observations, observe, particles),
         params=conditioning["params"],
@@ -277,7 +277,7 @@ def observed_components(text: str | None, count: int, dim: int) -> list[int]:
     return [c - 1 for c in chosen]
 
 
-def gaussian_likelihood(noise: float, observed: list[int], option: str = "--noise") -> "Observe":
+def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Observe":
     import jax.numpy as jnp
     from jax.scipy.stats import norm
 

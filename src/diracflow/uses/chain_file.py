@@ -127,7 +127,7 @@ class _ChainFile:
                 f"{self.path} cannot be resumed from: {error} Delete it to start again."
             ) from error
         records = {name.removeprefix("draws."): np.array(a) for name, a in arrays.items()}
-        return int(header["done"]), tree.unflatten(map(jnp.array, leaves)), records
+        return int(header["done"]), jax.tree.unflatten(tree, map(jnp.array, leaves)), records
 
     def _compare(self, before: Mapping[str, Any]) -> None:
         names = [n for n, now in self._identity.items() if not _same(before.get(n), now)]

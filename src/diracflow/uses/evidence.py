@@ -57,16 +57,12 @@ class HiddenProcess(eqx.Module):
     def noise(self, key: PRNGKeyArray, chains: int) -> Noise:
         """Return new noise for each chain."""
         density, jumps = self.density, len(self.plan.gaps)
-        shapes = Noise(
-            first=(chains, self.particles, density.dim),
-            moves=(chains, jumps, self.particles, density.noise_dim),
-            combs=(chains, jumps),
-            chosen=(chains,),
-        )
-        leaves, tree = jax.tree.flatten(shapes, is_leaf=lambda node: isinstance(node, tuple))
-        keys = jr.split(key, len(leaves))
-        return jax.tree.unflatten(
-            tree, [jr.normal(k, s) for k, s in zip(keys, leaves, strict=True)]
+        first, move, comb, choice = jr.split(key, 4)
+        return Noise(
+            first=jr.normal(first, (chains, self.particles, density.dim)),
+            moves=jr.normal(move, (chains, jumps, self.particles, density.noise_dim)),
+            combs=jr.normal(comb, (chains, jumps)),
+            chosen=jr.normal(choice, (chains,)),
         )
 
     @eqx.filter_jit

@@ -7,7 +7,7 @@ between observations. Otherwise a particle filter estimates the evidence of the 
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import equinox as eqx
 import jax
@@ -44,13 +44,18 @@ _STATISTICS = {
 
 
 class HiddenState(TypedDict, total=False):
-    """Keyword arguments of `infer` for noisy or partial observations, and for long runs."""
+    """Keyword arguments of `infer` for noisy or partial observations."""
 
     observe: Observe
     particles: int
     initial: AbstractLaw | Float[ArrayLike, "m d"]
     start: float
     correlation: float | None
+
+
+class MoreOptions(HiddenState, total=False):
+    """Further keyword arguments of `infer`."""
+
     checkpoint: "str | os.PathLike"
 
 
@@ -66,7 +71,7 @@ def infer(
     warmup: int = 1000,
     progress: bool = False,
     unit: str | None = None,
-    **hidden: Unpack[HiddenState],
+    **more: Unpack[MoreOptions],
 ) -> "DataTree":
     r"""Sample the posterior of the parameters of an SDE. Needs the extra `infer`.
 
@@ -108,11 +113,12 @@ def infer(
         checked_count(name, count)
     laws = checked_prior(density, prior)
     times, states = in_unit(times, states, unit)
-    run = RunOptions(chains, warmup, draws, hidden.pop("checkpoint", None), progress)
-    if "observe" in hidden:
+    run = RunOptions(chains, warmup, draws, more.pop("checkpoint", None), progress)
+    if "observe" in more:
+        hidden = cast(HiddenState, more)
         return hidden_posterior(key, density, (times, states), laws, run, **hidden)
-    if hidden:
-        names = ", ".join(f"`{name}`" for name in hidden)
+    if more:
+        names = ", ".join(f"`{name}`" for name in more)
         raise ValueError(
             f"{names}: only for noisy or partial observations; pass `observe`, the function "
             "(x, y) -> log p(y | x), as well."
