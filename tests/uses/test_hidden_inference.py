@@ -76,7 +76,7 @@ def exact(seen):
 
 @pytest.fixture(scope="module")
 def tree(seen):
-    sizes = {"chains": 4, "draws": 1000, "warmup": 400}
+    sizes = {"chains": 4, "draws": 500, "warmup": 150}
     return df.infer(jr.key(0), OU, TIMES, seen, PRIOR, **sizes, **SMALL)
 
 
@@ -102,7 +102,7 @@ def test_states_follow_their_law_given_all_observations(tree, exact):
 
 def test_the_tree_has_arviz_groups_and_the_states(tree):
     assert set(tree.children) == {"posterior", "sample_stats", "observed_data", "hidden"}
-    assert tree["hidden"]["states"].shape == (4, 1000, LENGTH, 1)
+    assert tree["hidden"]["states"].shape == (4, 500, LENGTH, 1)
     assert tree.attrs["ess"] == min(tree.posterior[name].attrs["ess"] for name in OU.params)
     assert 0.05 < float(tree.sample_stats["acceptance_rate"].mean()) < 0.6
     assert np.all(np.isfinite(tree.sample_stats["log_evidence"]))
@@ -200,7 +200,7 @@ class TwoApart(AbstractExactDensity):
 def test_a_component_that_the_data_never_inform_is_told(seen):
     call = (jr.key(0), TwoApart(), TIMES, seen, PRIOR | {"noise": df.Uniform(0.6, 0.60006)})
     with pytest.warns(UserWarning, match="almost nothing about component 2 of the state"):
-        df.infer(*call, draws=200, warmup=20, **SMALL)
+        df.infer(*call, draws=100, warmup=20, **SMALL)
 
 
 BAD_CALLS = {

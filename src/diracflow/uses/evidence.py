@@ -68,11 +68,11 @@ class HiddenProcess(eqx.Module):
     @eqx.filter_jit
     def run(self, noise: Noise, params: dict[str, Float[Array, " chains"]]) -> Run:
         """Run one filter for each chain, with its noise and its parameters."""
-        plan = self.plan
+        plan, density = self.plan, self._at_gaps()
 
         def step(x: Array, jump: tuple) -> tuple[Array, tuple[Array, ...]]:
             noise, comb, gap, begin, y, observed = jump
-            moved = self._moved(noise, x, gap, begin, params)
+            moved = _moved(density, noise, x, gap, (begin, params))
             weigh = lambda *args: _weighed(self.observe, *args)
             picked, value = jax.vmap(weigh, (0, 0, None, None))(moved, comb, y, observed)
             after = jnp.take_along_axis(moved, picked[..., None], axis=1)
@@ -94,18 +94,30 @@ class HiddenProcess(eqx.Module):
             x = self.first[jnp.minimum((u[..., 0] * count).astype(int), count - 1)]
         return jax.vmap(lambda x: x[curve_order(x)])(x)
 
-    def _moved(
-        self, noise: Array, x: Array, gap: Array, begin: Array, params: dict[str, Array]
-    ) -> Float[Array, "chains particles d"]:
-        """Return the states after one jump; densities are not defined at time zero."""
-        columns = {name: value[:, None] for name, value in params.items()}
-        start_time = begin if self.density.start_time is None else None
-        given = self.density._joined(x, columns, start_time)
-        any_time = min(1.0, self.density.horizon)
+    def _at_gaps(self) -> AbstractTransitionDensity:
+        """Return the density for the gaps alone."""
         longest = jnp.max(self.plan.gaps)
-        density = self.density._restricted(jnp.where(longest > 0, longest, any_time))
-        new = images(density, jnp.where(gap > 0, gap, any_time), noise, given)
-        return jnp.where(gap > 0, new, x)
+        return self.density._restricted(jnp.where(longest > 0, longest, _any_time(self.density)))
+
+
+def _any_time(density: AbstractTransitionDensity) -> float:
+    """Return a time for jumps of no length, for densities are not defined at time zero."""
+    return min(1.0, density.horizon)
+
+
+def _moved(
+    density: AbstractTransitionDensity,
+    noise: Float[Array, "chains particles m"],
+    x: Float[Array, "chains particles d"],
+    gap: Float[Array, ""],
+    given: tuple[Array, dict[str, Array]],
+) -> Float[Array, "chains particles d"]:
+    """Return the states after one jump, given when it starts and the parameters."""
+    begin, params = given
+    columns = {name: value[:, None] for name, value in params.items()}
+    start = density._joined(x, columns, begin if density.start_time is None else None)
+    new = images(density, jnp.where(gap > 0, gap, _any_time(density)), noise, start)
+    return jnp.where(gap > 0, new, x)
 
 
 def _weighed(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -26,7 +27,7 @@ from .underlying_sde import began_at
 if TYPE_CHECKING:
     from xarray import DataTree
 
-# Predicted paths with which the hidden state is compared.
+# Draws that are compared with predicted paths.
 _PREDICTED = 400
 # A component is uninformed if its variance given the observations is more than this share of the
 # variance without them, and the squared shift of its mean less than the rest of it.
@@ -128,12 +129,11 @@ def _tree(
     draws, path = {name: found.pop(name) for name in names}, found.pop("path")
     undefined = found.pop("undefined")
     outside = _outside(process.density, path, draws)
-    times, observations = data
-    seen = np.asarray(observations)
+    seen = np.asarray(data[1])
     tree = posterior_tree(
         draws,
         found,
-        observed_paths(times, seen[:, None] if seen.ndim == 1 else seen),
+        observed_paths(data[0], seen.reshape(len(seen), -1)),
         "diracflow",
         outside=outside,
     )
@@ -146,11 +146,17 @@ def _tree(
 
 def _outside(density: AbstractTransitionDensity, path: np.ndarray, draws: Records) -> float:
     """Return the share of drawn states that lie outside the start law of the density."""
-    later = density.start_time is None
-    params = {name: values.reshape(-1, 1) for name, values in draws.items()}
-    time = density.start_time_bounds[0] if later else None
-    states = path.reshape(-1, *path.shape[2:])
-    return float(np.mean(np.asarray(density.outside(states, params, time))))
+    paths, params = _some(path, draws)
+    time = density.start_time_bounds[0] if density.start_time is None else None
+    columns = {name: values[:, None] for name, values in params.items()}
+    return float(np.mean(np.asarray(density.outside(paths, columns, time))))
+
+
+def _some(path: np.ndarray, draws: Records) -> tuple[np.ndarray, Records]:
+    """Return some draws of the path and of the parameters, from all chains."""
+    paths = path.reshape(-1, *path.shape[2:])
+    rows = np.unique(np.linspace(0, len(paths) - 1, _PREDICTED).astype(int))
+    return paths[rows], {name: values.reshape(-1)[rows] for name, values in draws.items()}
 
 
 def _warn(
@@ -184,12 +190,11 @@ def uninformed(process: HiddenProcess, draws: Records, path: np.ndarray) -> np.n
     Drawn paths are compared with paths that are simulated with the same parameters and without
     observations. Variances and squared shifts of the mean are averaged over time.
     """
-    paths = path.reshape(-1, *path.shape[2:])
-    rows = np.unique(np.linspace(0, len(paths) - 1, _PREDICTED).astype(int))
-    params = {name: jnp.asarray(values.reshape(-1)[rows]) for name, values in draws.items()}
+    paths, params = _some(path, draws)
     blind = eqx.tree_at(lambda p: p.plan.observed, process, replace_fn=jnp.zeros_like)
     alone = HiddenProcess(blind.density, blind.observe, blind.plan, blind.first, 1)
-    predicted = np.asarray(alone.run(alone.noise(jr.key(0), len(rows)), params).path)
+    run = alone.run(alone.noise(jr.key(0), len(paths)), jax.tree.map(jnp.asarray, params))
+    predicted = np.asarray(run.path)
     spread = predicted.var(axis=0).mean(axis=0)
     shift = ((paths.mean(axis=0) - predicted.mean(axis=0)) ** 2).mean(axis=0)
     kept = paths.var(axis=0).mean(axis=0) > _UNINFORMED * spread
