@@ -212,6 +212,14 @@ COMMANDS = {
     "infer out": ((*INFER, PRIOR, "-o", "p.csv"), "named .nc"),
     "infer out nowhere": ((*INFER, PRIOR, "-o", "no/p.nc"), "no folder no"),
     "infer chains": ((*INFER, PRIOR, "--chains", "0"), "`chains` must be at least 1"),
+    "infer noise": ((*INFER, PRIOR, "--observe", "0"), "`--observe` must be a positive"),
+    "infer no noise": ((*INFER, PRIOR, "--particles", "9"), "`--particles` is for noisy"),
+    "infer no law": ((*INFER, PRIOR, "--observe", "1"), "no law of starts; pass `initial`"),
+    "infer law": ((*INFER, PRIOR, "--observe", "1", "--initial", "wide"), "wide"),
+    "infer component": (
+        (*INFER, PRIOR, "--observe", "1", "--components", "2"),
+        "between 1 and 1",
+    ),
 }
 
 

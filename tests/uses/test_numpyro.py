@@ -80,7 +80,7 @@ def test_a_state_between_two_others_is_a_bridge(getkey):
 
 
 def test_a_missing_package_says_how_to_install_it(monkeypatch):
-    from diracflow.uses.inference import extra
+    from diracflow.uses.extras import extra
 
     monkeypatch.setitem(sys.modules, "numpyro", None)
     with pytest.raises(ModuleNotFoundError, match=r"`numpyro`.*diracflow\[infer\]"):

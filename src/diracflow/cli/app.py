@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .infer_command import infer
 from .options import (
     Equation,
     Json,
@@ -21,7 +22,7 @@ from .options import (
     changed_settings,
     expanded,
 )
-from .query_commands import bridge, density, filter, infer, loglik, propagate, sample
+from .query_commands import bridge, density, filter, loglik, propagate, sample
 from .smooth_command import smooth
 from .terminal import Exit, emit, only_results, run_process
 

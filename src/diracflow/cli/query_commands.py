@@ -27,8 +27,6 @@ from .options import (
 from .tables import (
     read_points,
     read_series,
-    require_figure,
-    require_writable,
     state_columns,
     write_table,
 )
@@ -37,7 +35,6 @@ from .terminal import emit
 if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
-    from ..transition.transition_density import AbstractTransitionDensity
     from ..uses.hidden_process import Observe
 
 
@@ -294,71 +291,3 @@ def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Obse
         return jnp.sum(jnp.where(seen, norm.logpdf(gaps) - jnp.log(noise), 0.0))
 
     return observe
-
-
-def infer(
-    model: Annotated[
-        str, typer.Argument(help="A model with parameters, or ou or cir for exact densities.")
-    ],
-    data: Data,
-    prior: Annotated[
-        str, typer.Option(help='\'{"rate": {"law": "LogNormal", "mean": 0, "std": 1}, ...}\'.')
-    ],
-    chains: Annotated[int, typer.Option(help="Number of Markov chains.")] = 4,
-    draws: Annotated[int, typer.Option(help="Draws per chain.")] = 1000,
-    warmup: Annotated[int, typer.Option(help="Warm-up draws per chain, discarded.")] = 1000,
-    seed: Seed = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A NetCDF file.")] = Path("posterior.nc"),
-    figure: Figure = None,
-    sde: Equation = None,
-    as_json: Json = False,
-) -> None:
-    """Sample the posterior of the parameters, given an observed path."""
-    import jax.random as jr
-
-    from ..uses import inference
-    from .inputs import parse_laws
-
-    if out.suffix != ".nc":
-        raise ValueError(f"Posteriors are written as NetCDF, to a file named .nc; got {out}.")
-    require_writable(out)
-    require_figure(figure)
-    density = _density(model, sde)
-    times, states = read_series(data, density.dim)
-    tree = inference.infer(
-        *(jr.key(seed), density, times, states, parse_laws("--prior", prior)),
-        chains=chains,
-        draws=draws,
-        warmup=warmup,
-        progress=not as_json,
-    )
-    tree.to_netcdf(out, engine="h5netcdf")
-    if figure is not None:
-        from ..view import posterior_pairs
-
-        posterior_pairs(tree).savefig(figure)
-    rows = {}
-    for name in density.params:
-        values = tree["posterior"][name]
-        moments = {"mean": values.mean(), "deviation": values.std()}
-        rows[name] = {key: float(value) for key, value in (moments | values.attrs).items()}
-    if as_json:
-        emit(rows)
-        return
-    for name, row in rows.items():
-        emit(f"{name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
-    emit(f"The draws are in {out}.")
-
-
-def _density(model: str, sde: str | None) -> "AbstractTransitionDensity":
-    from ..models.exact_densities import ExactOrnsteinUhlenbeck
-    from ..models.square_root import ExactCIR
-    from .inputs import load_model, prepare_jax
-
-    exact = {"ou": ExactOrnsteinUhlenbeck, "cir": ExactCIR}
-    if model in exact:
-        prepare_jax()
-        return exact[model]()
-    if not Path(model).exists() and not Path(model).suffix:
-        raise ValueError(f"No model file at {model}; exact densities are called ou and cir.")
-    return load_model(Path(model), sde)[0]

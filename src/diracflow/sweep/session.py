@@ -19,7 +19,7 @@ import joblib
 
 from ..sde.argument_checks import checked_count
 from ..storage.files import Locked, locked, write_atomically
-from ..uses.inference import extra
+from ..uses.extras import extra
 from .run_process import Cores, supervise
 from .sweep_runs import Run, Sweep
 

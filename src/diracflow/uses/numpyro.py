@@ -20,7 +20,7 @@ from ..transition.transition_density import (
     checked_query,
     require_density,
 )
-from .inference import extra
+from .extras import extra
 
 _constraints = extra("numpyro.distributions").constraints
 _transforms = extra("numpyro.distributions.transforms")

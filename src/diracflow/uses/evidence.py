@@ -1,0 +1,157 @@
+r"""The evidence of noisy, partial observations as a function of parameters and of fixed noise.
+
+All randomness of a particle filter enters as one array of standard normal numbers: draws of the
+start, of each jump and of each resampling. The transition density maps noise to states smoothly,
+and particles are resampled in their order along a space-filling curve. Estimates of the evidence
+for neighbouring parameters and noise are therefore close to each other, which correlated
+pseudo-marginal chains need (Deligiannidis, Doucet and Pitt 2018).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..sde.laws import AbstractLaw
+from ..transition.programs import images
+from ..transition.transition_density import AbstractTransitionDensity
+from .hidden_process import Observe
+from .hilbert import curve_order
+from .particle_filter import Schedule
+
+
+class Noise(eqx.Module):
+    """Independent standard normal numbers, for each of several chains."""
+
+    first: Float[Array, "chains particles d"]
+    moves: Float[Array, "chains jumps particles m"]
+    combs: Float[Array, "chains jumps"]  # of resampling
+    chosen: Float[Array, " chains"]  # of the path that is returned
+
+
+class Run(eqx.Module):
+    """Log-evidence of each observation given the earlier ones, and a path given all."""
+
+    log_evidences: Float[Array, "chains n"]
+    path: Float[Array, "chains n d"]
+
+    @property
+    def total(self) -> Float[Array, " chains"]:
+        """Logarithm of the estimated density of all observations."""
+        return jnp.sum(self.log_evidences, axis=1)
+
+
+class HiddenProcess(eqx.Module):
+    """A density with parameters, and noisy observations of one path of its process."""
+
+    density: AbstractTransitionDensity
+    observe: Observe
+    plan: Schedule
+    first: AbstractLaw | Float[Array, "m d"]  # law of the state at the start, or draws of it
+    particles: int = eqx.field(static=True)
+
+    def noise(self, key: PRNGKeyArray, chains: int) -> Noise:
+        """Return new noise for each chain."""
+        density, jumps = self.density, len(self.plan.gaps)
+        first, move, comb, choice = jr.split(key, 4)
+        return Noise(
+            first=jr.normal(first, (chains, self.particles, density.dim)),
+            moves=jr.normal(move, (chains, jumps, self.particles, density.noise_dim)),
+            combs=jr.normal(comb, (chains, jumps)),
+            chosen=jr.normal(choice, (chains,)),
+        )
+
+    @eqx.filter_jit
+    def run(self, noise: Noise, params: dict[str, Float[Array, " chains"]]) -> Run:
+        """Run one filter for each chain, with its noise and its parameters."""
+        plan, density = self.plan, self._at_gaps()
+
+        def step(x: Array, jump: tuple) -> tuple[Array, tuple[Array, ...]]:
+            noise, comb, gap, begin, y, observed = jump
+            moved = _moved(density, noise, x, gap, (begin, params))
+            weigh = lambda *args: _weighed(self.observe, *args)
+            picked, value = jax.vmap(weigh, (0, 0, None, None))(moved, comb, y, observed)
+            after = jnp.take_along_axis(moved, picked[..., None], axis=1)
+            return after, (after, picked, value)
+
+        jumps = (jnp.moveaxis(noise.moves, 1, 0), noise.combs.T, plan.gaps, plan.begins)
+        seen = (plan.observations, plan.observed)
+        last, (states, picked, values) = jax.lax.scan(step, self._start(noise), (*jumps, *seen))
+        index = jnp.minimum((_uniform(noise.chosen) * last.shape[1]).astype(int), last.shape[1] - 1)
+        path = _ancestry(states, picked, index)[plan.last_jump]
+        return Run(values[plan.last_jump].T, jnp.moveaxis(path, 0, 1))
+
+    def _start(self, noise: Noise) -> Float[Array, "chains particles d"]:
+        u = _uniform(noise.first)
+        if isinstance(self.first, AbstractLaw):
+            x = self.first.transport(u)
+        else:
+            count = len(self.first)
+            x = self.first[jnp.minimum((u[..., 0] * count).astype(int), count - 1)]
+        return jax.vmap(lambda x: x[curve_order(x)])(x)
+
+    def _at_gaps(self) -> AbstractTransitionDensity:
+        """Return the density for the gaps alone."""
+        longest = jnp.max(self.plan.gaps)
+        return self.density._restricted(jnp.where(longest > 0, longest, _any_time(self.density)))
+
+
+def _any_time(density: AbstractTransitionDensity) -> float:
+    """Return a time for jumps of no length, for densities are not defined at time zero."""
+    return min(1.0, density.horizon)
+
+
+def _moved(
+    density: AbstractTransitionDensity,
+    noise: Float[Array, "chains particles m"],
+    x: Float[Array, "chains particles d"],
+    gap: Float[Array, ""],
+    given: tuple[Array, dict[str, Array]],
+) -> Float[Array, "chains particles d"]:
+    """Return the states after one jump, given when it starts and the parameters."""
+    begin, params = given
+    columns = {name: value[:, None] for name, value in params.items()}
+    start = density._joined(x, columns, begin if density.start_time is None else None)
+    new = images(density, jnp.where(gap > 0, gap, _any_time(density)), noise, start)
+    return jnp.where(gap > 0, new, x)
+
+
+def _weighed(
+    observe: Observe, x: Float[Array, "particles d"], comb: Array, y: Array, observed: Array
+) -> tuple[Array, Array]:
+    """Return the particles that resampling picks, and the log-evidence of one observation."""
+    log_weights = jax.vmap(lambda x: jnp.asarray(observe(x, y), x.dtype))(x)
+    log_weights = jnp.where(observed, log_weights, 0.0)
+    value = jax.nn.logsumexp(log_weights) - jnp.log(len(x))
+    order = curve_order(x)
+    highest = jnp.max(log_weights)
+    # If all particles are impossible the evidence says so; any of them may be picked.
+    weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(highest), highest, 0.0))[order]
+    cumulated = jnp.cumsum(weights)
+    teeth = (jnp.arange(len(x)) + _uniform(comb)) / len(x) * cumulated[-1]
+    found = jnp.searchsorted(cumulated, teeth, side="right")
+    picked = order[jnp.minimum(found, len(x) - 1)]
+    return jnp.where(observed, picked, order), jnp.where(observed, value, 0.0)
+
+
+def _ancestry(
+    states: Float[Array, "jumps chains particles d"], picked: Array, index: Array
+) -> Float[Array, "jumps chains d"]:
+    """Return the path that ends at one particle of each chain."""
+
+    def back(index: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+        states, picked = row
+        chain = jnp.arange(len(index))
+        return picked[chain, index], states[chain, index]
+
+    return jax.lax.scan(back, index, (states, picked), reverse=True)[1]
+
+
+def _uniform(noise: Any) -> Any:
+    """Map standard normal numbers into the open unit interval."""
+    rounding = jnp.finfo(noise.dtype).eps
+    return jnp.clip(ndtr(noise), rounding, 1 - rounding)
