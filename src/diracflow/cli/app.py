@@ -22,6 +22,7 @@ from .options import (
     expanded,
 )
 from .query_commands import bridge, density, filter, infer, loglik, propagate, sample
+from .series_commands import forecast
 from .terminal import Exit, emit, only_results, run_process
 
 app = typer.Typer(
@@ -205,7 +206,7 @@ for _function in (
     *(run, learn, plan, sweep),
     *(info, check, report, explore),
     *(density, sample, propagate, loglik),
-    *(bridge, filter, infer),
+    *(bridge, filter, forecast, infer),
 ):
     app.command()(only_results(expanded(_function)))
 

@@ -235,8 +235,8 @@ def filter(  # the standard term
     table.check(figure)
     model, conditioning = query.load()
     times, observations = read_series(data)
-    observed = _components(components, observations.shape[1], model.dim)
-    observe = _gaussian_likelihood(noise, observed)
+    observed = observed_components(components, observations, model.dim)
+    observe = gaussian_likelihood(noise, observed)
     found = filtering.filter(
         *(jr.key(seed), model, times, observations, observe, particles),
         params=conditioning["params"],
@@ -264,8 +264,9 @@ def filter(  # the standard term
         emit(f"log-evidence {found.log_evidence:.6g}")
 
 
-def _components(text: str | None, count: int, dim: int) -> list[int]:
+def observed_components(text: str | None, observations: np.ndarray, dim: int) -> list[int]:
     """Return the indices of the observed components; the user counts from one."""
+    count = observations.shape[1]
     chosen = list(range(1, count + 1))
     if text is not None:
         try:
@@ -280,7 +281,8 @@ def _components(text: str | None, count: int, dim: int) -> list[int]:
     return [c - 1 for c in chosen]
 
 
-def _gaussian_likelihood(noise: float, observed: list[int]) -> "Observe":
+def gaussian_likelihood(noise: float, observed: list[int]) -> "Observe":
+    """Return the log-likelihood of some components, seen with Gaussian noise."""
     import jax.numpy as jnp
     from jax.scipy.stats import norm
 

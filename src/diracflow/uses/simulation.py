@@ -29,12 +29,11 @@ class Paths(eqx.Module):
 
     def to_xarray(self) -> Any:
         """Return an `xarray.DataArray` with the dimensions `path`, `time` and `component`."""
-        xarray = _xarray()
         names = ["path", "time", "component"][: self.states.ndim]
         coordinates = {"path": np.arange(len(self.states)), "time": np.asarray(self.times)}
         if len(names) > 2:
             coordinates["component"] = np.arange(self.states.shape[2])
-        return xarray.DataArray(np.asarray(self.states), coordinates, names, name="state")
+        return xarray().DataArray(np.asarray(self.states), coordinates, names, name="state")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the median and the 90 % band of each component, and return the `Axes`.
@@ -162,7 +161,8 @@ def _jump(
     return jax.lax.scan(step, first, table)[1]
 
 
-def _xarray() -> Any:
+def xarray() -> Any:
+    """Return the package `xarray`, or raise an error that says how to install it."""
     try:
         import xarray
     except ImportError:
