@@ -75,7 +75,8 @@ def forecast(
     if report is not None:
         from ..view import series_report
 
-        check = filter_check(keys[2], model, found, observations, cdf, params)
+        few = len(times) < 2
+        check = None if few else filter_check(keys[2], model, found, observations, cdf, params)
         series_report(found, future, check, shown, name=data.name, path=report)
     if figure is not None:
         from ..view import forecast_fan

@@ -189,6 +189,8 @@ def filter_check(
             f"`observations` must have one row for each of the {len(times)} times of the filter; "
             f"got shape {y.shape}."
         )
+    if len(times) < 2:
+        raise ValueError("The first observation has no prediction; a check needs two or more.")
     _, gaps, counts = jumps_to(times[1:], times[0], density.horizon)
     jumps = jnp.asarray(gaps / counts), jnp.asarray(counts), jnp.asarray(times[:-1])
     laws = filtered.particles[:-1], filtered.weights[:-1]  # type: ignore[index]

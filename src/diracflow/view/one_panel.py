@@ -107,7 +107,7 @@ def _draw_transforms(transforms: Float[np.ndarray, "n k"], axis: Axes) -> None:
     for component, values in enumerate(transforms.T):
         look: Any = {"histtype": "step", "color": _COLOURS[component % len(_COLOURS)]}
         name = f"component {component + 1}"
-        axis.hist(values, bins, (0.0, 1.0), density=True, linewidth=1.5, label=name, **look)
+        axis.hist(values, bins, range=(0.0, 1.0), density=True, linewidth=1.5, label=name, **look)
     axis.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
     if transforms.shape[1] > 1:
         axis.legend()

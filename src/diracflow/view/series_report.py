@@ -20,7 +20,8 @@ from .over_time import filter_bands, forecast_fan
 from .report import FILES, definitions, element, picture, table
 
 # Below this p-value the page says that the model is rejected. Most rows of the forecast's table.
-_REJECTED, _ROWS = 0.01, 12
+# So few predictions are not tested.
+_REJECTED, _ROWS, _FEWEST = 0.01, 12, 3
 _MEANINGS = {
     "uniform": "transforms are uniform (Kolmogorov–Smirnov)",
     "independent": "normal scores are independent (Ljung–Box)",
@@ -94,9 +95,13 @@ def _forecast(forecast: Forecast, filtered: Filtered, observations: Any) -> Iter
 
 def _check(check: PredictiveCheck) -> Iterator[str]:
     yield element("h2", "One-step predictions")
-    count, tests = len(check.times), check.tests()
+    count = len(check.times)
     score = float(np.mean(check.log_scores))
     yield definitions({"predictions": count, "mean log predictive density": f"{score:.4g}"})
+    if count <= _FEWEST:
+        yield element("p", "These are too few for tests.")
+        return
+    tests = check.tests(lags=min(10, count // 4))
     smallest = min(float(test.p.min()) for test in tests.values())
     words = "The model is rejected" if smallest < _REJECTED else "The model is not rejected"
     kind = "bad" if smallest < _REJECTED else "good"
