@@ -44,10 +44,11 @@ class Recharge(df.AbstractTransitionDensity):
 
 
 DENSITY = Recharge(params=("rate", "turn", "noise"))
+observe = lambda x, y: norm.logpdf(y[0], x[0], ERROR)
+cdf = lambda x, y: norm.cdf(y[0], x[0], ERROR)
 
 
 def filtered(p, times, y):
-    observe = lambda x, y: norm.logpdf(y[0], x[0], ERROR)
     options = {"initial": df.Normal([0.0, 0.0], 1.0), "start": float(times[0]), "history": True}
     return df.filter(1, DENSITY, times, y, observe, 2000, params=p, **options)
 
@@ -58,7 +59,6 @@ def main(figure: Path | None = None):
     anomalies = table[:, 1:] - table[table[:, 0] < SPLIT, 1:].mean(axis=0)
     times, y = table[0, 0] + np.arange(anomalies.size) / 12, anomalies.reshape(-1, 1)
     old, checks = times < SPLIT, {}
-    cdf = lambda x, y: norm.cdf(y[0], x[0], ERROR)
     for name, turns in {"red noise": (0.0,), "oscillator": (1.0, 1.5, 2.0)}.items():
         rows = itertools.product((0.5, 1.0, 2.0, 3.0), turns, (1.2, 1.6, 2.0, 2.4))
         points = [dict(zip(DENSITY.params, row, strict=True)) for row in rows]

@@ -58,10 +58,9 @@ def test_euler_is_biased_where_the_density_is_not():
 @pytest.mark.slow
 def test_the_filtered_variance_follows_the_vix(tmp_path):
     pytest.importorskip("arch")
-    module = example("sp500_variance")
-    grid = (8.0,), (0.0175, 0.0225), (0.3,), (-0.6, -0.9)
-    params, volatility, check = module.main(grid=grid, figure=tmp_path / "sp500.png")
-    assert set(params) == set(module.BOX)
+    grid = {"rate": [10.0], "level": [0.02], "noise": [0.4], "correlation": [-0.6, -0.9]}
+    params, volatility, check = example("sp500_variance").main(grid, 500, tmp_path / "sp500.png")
+    assert set(params) == set(grid)
     # Of independent series of some 1250 days a correlation above 0.5 does not occur.
     assert np.corrcoef(volatility)[0, 1] > 0.5
     assert np.all((check.transforms >= 0) & (check.transforms <= 1))
