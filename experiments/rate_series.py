@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax.random as jr
 import numpy as np
-from scipy.stats import chi2, kstest, norm
+from scipy.stats import chi2
 
 import diracflow as df
 from rate_densities import Problem
@@ -104,59 +103,6 @@ def fitted(
     }
 
 
-def probability_transforms(
-    density: df.AbstractTransitionDensity,
-    rates: np.ndarray,
-    params: Mapping[str, float],
-    grid: int = 513,
-) -> np.ndarray:
-    """The distribution function of each one-step prediction at the rate that came.
-
-    Trapezoidal sums over the logarithm of the rate, over all of the predicted mass.
-    """
-    before, after = rates[:-1, None], rates[1:]
-    draws = np.log(np.asarray(density.sample(jr.key(0), QUARTER, before, (512,), params)))[..., 0]
-    low, high = draws.min(axis=0), draws.max(axis=0)
-    # Draws reach three deviations; two thirds of their range more on each side reach seven.
-    low, high = low - 2 / 3 * (high - low), high + 2 / 3 * (high - low)
-    u = np.linspace(low, high, grid)
-    # One start at a time: what depends on it alone is then computed once for all points.
-    columns = zip(np.exp(u).T[..., None], before, strict=True)
-    values = [np.asarray(density.prob(x, QUARTER, x0, params)) for x, x0 in columns]
-    p = np.stack(values, axis=1) * np.exp(u)
-    steps = (p[1:] + p[:-1]) / 2 * np.diff(u, axis=0)
-    cdf = np.concatenate([np.zeros((1, len(after))), np.cumsum(steps, axis=0)])
-    if np.max(np.abs(cdf[-1] - 1)) > 1e-2:
-        raise ValueError(f"A prediction has mass {cdf[-1][np.argmax(np.abs(cdf[-1] - 1))]:.3g}.")
-    columns = zip(np.log(after), u.T, cdf.T, strict=True)
-    return np.array([np.interp(value, *column) for value, *column in columns])
-
-
-def ljung_box(values: np.ndarray, lags: int = LAGS) -> dict[str, float]:
-    """Ljung and Box's statistic of autocorrelations up to a lag, and its p-value."""
-    centred, n = values - values.mean(), len(values)
-    if n <= lags + 1:
-        raise ValueError(f"{lags} lags need more than {lags + 1} values; got {n}.")
-    lag = np.arange(1, lags + 1)
-    correlations = np.array([centred[k:] @ centred[:-k] for k in lag]) / (centred @ centred)
-    statistic = float(n * (n + 2) * np.sum(correlations**2 / (n - lag)))
-    return {"statistic": statistic, "p": float(chi2.sf(statistic, lags))}
-
-
-def calibration(transforms: np.ndarray) -> dict[str, Any]:
-    """Are the transforms uniform and independent?
-
-    Parameters were fitted to the same data, which makes the first p-value too large.
-    """
-    uniform = kstest(transforms, "uniform")
-    normal = norm.ppf(np.clip(transforms, 1e-12, 1 - 1e-12))
-    return {
-        "kolmogorov_smirnov": {"statistic": float(uniform.statistic), "p": float(uniform.pvalue)},
-        "ljung_box": ljung_box(normal),
-        "ljung_box_of_squares": ljung_box(normal**2),
-    }
-
-
 def series_study(
     densities: Mapping[str, df.TransitionDensity], rates: np.ndarray
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -165,8 +111,15 @@ def series_study(
     rows, transforms = {}, {}
     for name, density in candidates.items():
         fit = fitted(density, rates, SEARCH_FROM[name.split()[0]])
-        transforms[name] = probability_transforms(density, rates, fit["params"])
-        rows[name] = {**fit, "calibration": calibration(transforms[name])}
+        times = QUARTER * np.arange(len(rates))
+        check = df.evaluate.path_check(density, times, rates[:, None], fit["params"])
+        # Parameters were fitted to the same data, which makes p-values too large.
+        transforms[name], tests = check.transforms[:, 0], check.tests(LAGS)
+        calibration = {
+            test: {"statistic": float(found.statistic[0]), "p": float(found.p[0])}
+            for test, found in tests.items()
+        }
+        rows[name] = {**fit, "calibration": calibration}
         outside = density.outside(rates[:-1, None], fit["params"])
         rows[name]["starts_outside"] = int(np.sum(outside))
     ratio = 2 * (rows["ckls"]["log_likelihood"] - rows["cir"]["log_likelihood"])

@@ -596,6 +596,7 @@ VIEWS = {
     "posterior of none": (view("posterior_pairs", None), "must come from `diracflow.infer`"),
     "propagated": (view("propagated", flat, KEY), "must come from `diracflow.propagate`"),
     "fan": (view("bridge_fan", None), "must come from `diracflow.bridge`"),
+    "forecast": (view("forecast_fan", None), "must come from `diracflow.forecast`"),
     "bands": (view("filter_bands", None), "must come from `diracflow.filter`"),
 }
 

@@ -84,6 +84,7 @@ PAGES = {
     "bridges.md": {"observations": jnp.zeros((9, 1))},
     "domains.md": {},
     "figures.md": {},
+    "forecasts.md": {"observations": jnp.zeros((9, 1))},
     "laws.md": {},
     "other_libraries.md": {},
     "own_sde.md": {},

@@ -8,7 +8,6 @@ import types
 import jax.random as jr
 import numpy as np
 import pytest
-from scipy.stats import ncx2
 
 import diracflow as df
 from diracflow.sde.conditioning import conditioning_laws
@@ -38,25 +37,6 @@ def test_grid_likelihood_tends_to_the_exact_one(path):
     # Second order in the spacing: a fourth, give or take the next order.
     assert abs(fine) < 0.1
     assert 3 < coarse / fine < 5
-
-
-def test_transforms_are_the_exact_distribution_function():
-    rates, params = np.array([0.05, 0.06, 0.03, 0.035]), {"rate": 0.3, "level": 0.05, "noise": 0.07}
-    found = rate_series.probability_transforms(df.ExactCIR(), rates, params)
-    decay = np.exp(-0.3 * rate_series.QUARTER)
-    c = 2 * 0.3 / (0.07**2 * (1 - decay))
-    law = ncx2(4 * 0.3 * 0.05 / 0.07**2, 2 * c * rates[:-1] * decay, scale=1 / (2 * c))
-    # Trapezoidal sums and linear interpolation over some fifty points a deviation.
-    np.testing.assert_allclose(found, law.cdf(rates[1:]), atol=2e-4)
-
-
-def test_autocorrelation_is_noticed():
-    noise = np.random.default_rng(0).normal(size=400)
-    followed = np.convolve(noise, 0.5 ** np.arange(8))[:400]
-    assert rate_series.ljung_box(noise)["p"] > 1e-3
-    assert rate_series.ljung_box(followed)["p"] < 1e-10
-    with pytest.raises(ValueError, match="lags need more"):
-        rate_series.ljung_box(noise[:5])
 
 
 def test_weights_move_a_normal_posterior_by_their_slope():

@@ -80,6 +80,7 @@ from .transition.transition_density import AbstractTransitionDensity as Abstract
 from .uses import numpyro as numpyro
 from .uses.bridges import bridge as bridge
 from .uses.filtering import filter as filter
+from .uses.forecasts import forecast as forecast
 from .uses.green import propagate as propagate
 from .uses.inference import infer as infer
 from .uses.likelihood import log_likelihood as log_likelihood

@@ -150,6 +150,31 @@ def test_smoother_writes_laws_and_paths(invoke, tmp_path):
     assert "named .nc; got out.csv" in invoke("smooth", *where, "-o", "out.csv")[2]
 
 
+def test_forecast_writes_netcdf_and_a_page(invoke, tmp_path):
+    xarray, pandas = pytest.importorskip("xarray"), pytest.importorskip("pandas")
+    days = [f"2020-01-0{day},{value}" for day, value in enumerate((0.4, -0.1, 0.2, 0.3, 0.1), 1)]
+    (tmp_path / "seen.csv").write_text("date,y\n" + "\n".join(days) + "\n")
+    where = ["--noise", "0.2", "--until", "6", "-n", "4", "--particles", "100", "--components", "2"]
+    outputs = ["--unit", "day", "--report", "page.html", "--figure", "fan.png", "--json"]
+    code, out, err = invoke("forecast", "seen.csv", *where, *outputs)
+    assert code == 0, err
+    table = xarray.load_dataset(tmp_path / "forecast.nc", engine="h5netcdf")
+    np.testing.assert_allclose(table["time"], [4.5, 5.0, 5.5, 6.0])
+    np.testing.assert_allclose(table["mean"], json.loads(out)["means"], rtol=1e-12)
+    page = (tmp_path / "page.html").read_text()
+    assert "the smallest p-value is" in page
+    assert "<script" not in page
+    assert page.count("<svg") == 3
+    assert (tmp_path / "fan.png").stat().st_size > 5000
+    frame = pandas.read_csv(tmp_path / "seen.csv", index_col=0, parse_dates=True)
+    pytest.importorskip("pyarrow")
+    frame.to_parquet(tmp_path / "seen.parquet")
+    for unit in ("day", "second"):
+        times, values = read_series(tmp_path / "seen.parquet", unit=unit)
+        np.testing.assert_allclose(times, np.arange(5.0) * (1 if unit == "day" else 86_400))
+        np.testing.assert_array_equal(values, frame.to_numpy())
+
+
 @pytest.mark.slow
 def test_propagate_at_points_and_by_draws(invoke, density, tmp_path):
     np.savez(tmp_path / "at.npz", x=STATES)

@@ -30,6 +30,10 @@ THINGS = {
         0, OU, [0.5, 1.5], [0.3, -0.2], observe, initial=df.Normal(0.0, 1.0), history=True
     ),
     "particles": lambda: THINGS["filter"]().at(0),
+    "forecast": lambda: df.forecast(0, OU, 0.2, [0.5, 1.5]),
+    "check": lambda: df.evaluate.PredictiveCheck(
+        np.arange(40.0), np.linspace(0.01, 0.99, 80).reshape(40, 2), np.zeros(40)
+    ),
     "bridge": lambda: df.bridge(
         0, BENES.exact, [0.0, 0.0], [1.0, 0.5], 1.0, steps=8, paths=30, sde=BENES.sde
     ),

@@ -23,6 +23,7 @@ from .options import (
     expanded,
 )
 from .query_commands import bridge, density, filter, loglik, propagate, sample
+from .series_commands import forecast
 from .smooth_command import smooth
 from .terminal import Exit, emit, only_results, run_process
 
@@ -207,7 +208,7 @@ for _function in (
     *(run, learn, plan, sweep),
     *(info, check, report, explore),
     *(density, sample, propagate, loglik),
-    *(bridge, filter, smooth, infer),
+    *(bridge, filter, smooth, forecast, infer),
 ):
     app.command()(only_results(expanded(_function)))
 

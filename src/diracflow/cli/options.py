@@ -29,7 +29,10 @@ Start = Annotated[str, typer.Option("--x0", help="Start point: comma-separated n
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random keys.")]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Number of draws.")]
 Data = Annotated[
-    Path, typer.Argument(help="Times and values: columns of a .csv, or times, states of an .npz.")
+    Path,
+    typer.Argument(
+        help="Times and values: columns of a .csv or .parquet, or times, states of an .npz."
+    ),
 ]
 Figure = Annotated[Path | None, typer.Option(help="Write a figure: .png, .pdf, ...")]
 Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]

@@ -278,6 +278,7 @@ def observed_components(text: str | None, count: int, dim: int) -> list[int]:
 
 
 def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Observe":
+    """Return the log-likelihood of some components, seen with Gaussian noise."""
     import jax.numpy as jnp
     from jax.scipy.stats import norm
 

@@ -26,18 +26,23 @@ def read_points(path: Path, dim: int) -> Float[np.ndarray, "n d"]:
 
 
 def read_series(
-    path: Path, dim: int | None = None
+    path: Path, dim: int | None = None, unit: str | None = None
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n k"]]:
     """Return times and values: the columns of a CSV file, or `times` and `states` of an NPZ file.
 
-    An empty field or `nan` is a missing value.
+    An empty field or `nan` is a missing value. Parquet files, and CSV files with dates, need
+    pandas; times are the index of the frame, or its first column.
 
     **Arguments:**
 
     - `path`: the file.
     - `dim`: the required number of values at each time, the dimension of a model.
+    - `unit`: the unit of the SDE's time, if times are dates.
     """
-    times, values = _read_table(path, ("times", "states"))
+    if unit is not None or path.suffix.lower() == ".parquet":
+        times, values = _read_frame(path, unit)
+    else:
+        times, values = _read_table(path, ("times", "states"))
     if times.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(times) or not values.size:
         raise ValueError(
             f"{path} must hold a time and at least one value per row, or `times` of shape (n,) and "
@@ -66,6 +71,26 @@ def _read_table(path: Path, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
     if len(arrays) < len(names):
         raise ValueError(f"{path} must hold arrays {', '.join(names)}; it holds {listed}.")
     return tuple(arrays.values())
+
+
+def _read_frame(path: Path, unit: str | None) -> tuple[np.ndarray, ...]:
+    """Return times and values of a frame in a Parquet file, or in a CSV file with dates."""
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(f"{path} needs pandas: `pip install 'diracflow[series]'`.") from None
+    from ..uses.observed import observed
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            frame = pandas.read_parquet(path)
+            plain = isinstance(frame.index, pandas.RangeIndex)
+            frame = frame.set_index(frame.columns[0]) if plain else frame
+        else:
+            frame = pandas.read_csv(path, index_col=0, parse_dates=True)
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, IndexError) as error:
+        raise ValueError(f"{path} must hold times and values: {error}.") from None
+    return observed(frame, unit)
 
 
 def _read_csv(path: Path) -> Float[np.ndarray, "n k"]:

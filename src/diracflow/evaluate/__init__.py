@@ -9,6 +9,11 @@ from .path_reference import MeasuredDistance as MeasuredDistance
 from .path_reference import Reference as Reference
 from .path_reference import measured_distance as measured_distance
 from .path_reference import reference as reference
+from .predictive import Comparison as Comparison
+from .predictive import PredictiveCheck as PredictiveCheck
+from .predictive import compare as compare
+from .predictive import filter_check as filter_check
+from .predictive import path_check as path_check
 from .references import HestonMarginals as HestonMarginals
 from .references import Kalman as Kalman
 from .references import Marginal as Marginal

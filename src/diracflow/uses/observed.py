@@ -60,7 +60,7 @@ def observed(data: Any, unit: str | None = None, *, origin: Any = None) -> Obser
     return Observed(times, states)
 
 
-def in_unit(times: Any, states: Any, unit: str | None) -> tuple[Any, Any]:
+def in_unit(times: Any, states: Any, unit: str | None, origin: Any = None) -> tuple[Any, Any]:
     """Return times and states as arrays: dates in the stated unit, frames as their values.
 
     Anything else is returned as it is.
@@ -73,7 +73,7 @@ def in_unit(times: Any, states: Any, unit: str | None) -> tuple[Any, Any]:
     labels = times.tz_convert(None) if getattr(times, "tz", None) is not None else times
     index = getattr(labels, "values", None) if hasattr(labels, "name") else labels
     if isinstance(index, np.ndarray):
-        times = _numbers(index, unit, None) if index.dtype.kind in "mM" else index
+        times = _numbers(index, unit, origin) if index.dtype.kind in "mM" else index
     if hasattr(states, "dims"):
         states = _of_xarray(states)[1]
     elif hasattr(states, "index") and hasattr(states, "to_numpy"):

@@ -18,7 +18,9 @@ from .over_time import bridge_fan as bridge_fan
 from .over_time import certificate_over_time as certificate_over_time
 from .over_time import error_over_time as error_over_time
 from .over_time import filter_bands as filter_bands
+from .over_time import forecast_fan as forecast_fan
 from .over_time import training_history as training_history
 from .pairs import pairs as pairs
 from .pairs import posterior_pairs as posterior_pairs
 from .report import report as report
+from .series_report import series_report as series_report

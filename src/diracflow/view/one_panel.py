@@ -6,12 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from scipy.stats import binom
 
 from ..density.learned import LearnedDensity
 from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.particles import Particles
+from ..evaluate.predictive import PredictiveCheck
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
+from ..uses.forecasts import Forecast
 from ..uses.simulation import Paths
 from ..uses.smoothing import Smoothed
 from .axes import DENSITY_MAP, EXACT, LEARNED, SOURCE, box_around, plane, require_kind, style
@@ -26,6 +29,8 @@ _HISTORY = (
     ("fresh_residual", "residual, held out", "-", LEARNED),
     ("bound", "bound on the total variation", ":", EXACT),
 )
+# Transforms in a bin of their histogram, on average, where they are few.
+_PER_BIN = 15
 # Probability outside of the range of a curve, and levels of the band of a path.
 _OUTSIDE, _BAND = 1e-3, (0.05, 0.5, 0.95)
 
@@ -53,17 +58,19 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
         states = np.asarray(thing.states)
         states = states[..., None] if states.ndim == 2 else states
         _draw_bands(axis, thing.times, np.quantile(states, _BAND, axis=0))
-    elif isinstance(thing, Filtered | Smoothed):
+    elif isinstance(thing, Filtered | Smoothed | Forecast):
         order = np.argsort(thing.levels)
         table = np.moveaxis(np.asarray(thing.quantiles)[:, order], 1, 0)
         _draw_bands(axis, thing.times, table[[0, len(order) // 2, -1]])
+    elif isinstance(thing, PredictiveCheck):
+        _draw_transforms(thing.transforms, axis)
     elif "posterior" in getattr(thing, "children", ()):
         posterior = thing["posterior"]
         _draw_posterior({n: np.asarray(posterior[n]).ravel() for n in posterior.data_vars}, axis)
     else:
         raise ValueError(
-            "Laws, paths, bridges, filters and posteriors can be drawn in one panel; got "
-            f"{type(thing).__name__}."
+            "Laws, paths, bridges, filters, forecasts, checks and posteriors can be drawn in one "
+            f"panel; got {type(thing).__name__}."
         )
     return axis
 
@@ -91,6 +98,20 @@ def history_panel(density: LearnedDensity, ax: Axes | None = None) -> Axes:
     axis.set(xscale="log", yscale="log", xlabel="time $t$", ylabel="error of the training")
     axis.legend()
     return axis
+
+
+def _draw_transforms(transforms: Float[np.ndarray, "n k"], axis: Axes) -> None:
+    count = len(transforms)
+    bins = int(np.clip(count // _PER_BIN, 4, 20))
+    low, high = binom.interval(0.95, count, 1 / bins)
+    axis.axhspan(low * bins / count, high * bins / count, color="0.85", label="uniform, 95 %")
+    for component, values in enumerate(transforms.T):
+        look: Any = {"histtype": "step", "color": _COLOURS[component % len(_COLOURS)]}
+        name = f"component {component + 1}"
+        axis.hist(values, bins, range=(0.0, 1.0), density=True, linewidth=1.5, label=name, **look)
+    axis.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
+    if transforms.shape[1] > 1:
+        axis.legend()
 
 
 def _draw_posterior(draws: dict[str, Float[np.ndarray, " n"]], axis: Axes) -> None:

@@ -14,6 +14,7 @@ from ..density.learned import LearnedDensity
 from ..evaluate.errors import Study
 from ..uses.bridges import Bridge
 from ..uses.filtering import Filtered
+from ..uses.forecasts import Forecast
 from ..uses.smoothing import Smoothed
 from ..uses.weights import weighted_quantiles
 from .axes import EXACT, LEARNED, LEVELS, SOURCE, fan, panels, require_kind, style
@@ -190,9 +191,7 @@ def filter_bands(
     require_kind("filtered", filtered, Filtered | Smoothed, "diracflow.filter")
     times, table = np.asarray(filtered.times), np.asarray(filtered.quantiles)
     levels, dim = np.asarray(filtered.levels).tolist(), filtered.means.shape[1]
-    ordered = sorted(levels)
-    # Pairs of levels about one half, the outermost first.
-    pairs = [(a, b) for a, b in zip(ordered, ordered[::-1], strict=True) if a < 0.5 < b]
+    pairs = _around_half(levels)
     figure, axes = panels(7.2, 0.6 + 2.0 * dim, dim, sharex=True)
     axes = axes[:, 0]
     for component, axis in enumerate(axes):
@@ -216,3 +215,49 @@ def filter_bands(
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
     axes[-1].set_xlabel("time $t$")
     return figure
+
+
+@style()
+def forecast_fan(
+    forecast: Forecast,
+    filtered: Filtered | None = None,
+    observations: Float[ArrayLike, "n k"] | None = None,
+    last: int = 100,
+) -> Figure:
+    """Draw the quantiles of a forecast after the filter's band, one panel for each component.
+
+    **Arguments:**
+
+    - `forecast`: the result of `diracflow.forecast`.
+    - `filtered`: the result of `diracflow.filter` that it started from.
+    - `observations`: observed values of the components, with NaN for those not observed.
+    - `last`: number of past times that are shown.
+    """
+    require_kind("forecast", forecast, Forecast, "diracflow.forecast")
+    times, levels = np.asarray(forecast.times), np.asarray(forecast.levels).tolist()
+    dim = forecast.means.shape[1]
+    figure, axes = panels(7.2, 0.6 + 2.0 * dim, dim, sharex=True)
+    axes, seen = axes[:, 0], np.asarray([[]] if observations is None else observations, float)
+    for component, axis in enumerate(axes):
+        table = np.asarray(forecast.quantiles)[:, :, component].T
+        if filtered is not None:
+            past = slice(-last, None)
+            before = np.asarray(filtered.times)[past]
+            band = np.asarray(filtered.quantiles)[past, :, component]
+            ends = band.min(axis=1), band.max(axis=1)
+            axis.fill_between(before, *ends, color="0.75", linewidth=0, label="filter")
+            axis.plot(before, filtered.means[past, component], color=EXACT, linewidth=0.8)
+            if component < seen.shape[-1]:
+                column = seen.reshape(len(seen), -1)[past, component]
+                axis.plot(before, column, ".", color=SOURCE, markersize=3, label="observation")
+        fan(axis, times, dict(zip(levels, table, strict=True)), _around_half(levels))
+        axis.set_ylabel(f"$x_{component + 1}$")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
+    axes[-1].set_xlabel("time $t$")
+    return figure
+
+
+def _around_half(levels: Sequence[float]) -> list[tuple[float, float]]:
+    """Return pairs of levels about one half, the outermost first."""
+    ordered = sorted(levels)
+    return [(a, b) for a, b in zip(ordered, ordered[::-1], strict=True) if a < 0.5 < b]
