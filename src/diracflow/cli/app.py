@@ -22,7 +22,7 @@ from .options import (
     expanded,
 )
 from .query_commands import bridge, density, filter, infer, loglik, propagate, sample
-from .terminal import Exit, emit, only_results, run_process
+from .terminal import Exit, emit, only_results, run_process, talk
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -196,7 +196,8 @@ def explore(
     sde: Equation = None,
 ) -> None:
     """Show the density in a browser, with sliders for time, start point and parameters."""
-    from .model_commands import explore_model
+    talk("Preparing the page.")  # before seconds of imports
+    from .explore_command import explore_model
 
     explore_model(model, port, browser, sde)
 
