@@ -40,6 +40,7 @@ from .training.loop import TimeLoop
 from .training.multiprocess import process_group
 from .training.progress import CallbackProgress, Progress, progress_for
 from .training.run_identity import identity, versions
+from .training.stages import begin, in_time, tell, watched
 from .training.state import Record, Status, Trajectory, diagnosis
 
 ShowProgress = bool | type[Progress] | Callable[[Record], object]
@@ -150,27 +151,45 @@ def learn(
     with jax.enable_x64(True):
         problem = checked_problem(sde, starts, horizon, params, start_time)
         _warn_of_boundaries(problem)
-        with checkpointer_in(checkpoint, processes) as checkpointer:
+        make = _display(progress) if processes.first else Progress  # one process reports
+        with (
+            checkpointer_in(checkpoint, processes) as checkpointer,
+            make(problem.horizon) as display,
+        ):
             flow_key, draw_key = jr.split(key)
-            prepared = prepare(problem, settings, flow_key, resources, preset)
-            if prepared.plan.method == "source":
-                density = _source_density(problem, prepared, called, key)
-            else:
-                loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
-                checkpointer.resume(functools.partial(identity, problem, prepared.plan, key), loop)
-                status = _run(loop, checkpointer, prepared, progress)
-                density = _density(problem, prepared, loop, status, key)
-                if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
-                    loop.divides = False  # the rest would be composed by quasi-Monte Carlo
-                    status = _run(loop, checkpointer, prepared, progress)
+            with watched(display.stage):
+                tell("planning")
+                prepared = prepare(problem, settings, flow_key, resources, preset)
+                loop: TimeLoop | None = None
+                if prepared.plan.method != "source":
+                    loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
+                    run = functools.partial(identity, problem, prepared.plan, key)
+                    checkpointer.resume(run, loop)
+                    status = _run(loop, checkpointer, prepared, display)
+            with watched(display.stage, *_time_left(settings, loop, called)):
+                if loop is None:
+                    density = _source_density(problem, prepared, called, key)
+                else:
                     density = _density(problem, prepared, loop, status, key)
-                if settings.method == "auto":
-                    density = _at_the_horizon(density, prepared, problem, settings, key)
-            if certify and density.horizon > 0 and density.status is not Status.TIME_LIMIT:
-                table = checkpointer.certificate or certificate_table(density, key)
-                checkpointer.finish(table)
-                density = density.with_provenance(certificate=table)
-    return _delivered(density)
+                    if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
+                        loop.divides = False  # the rest would be composed by quasi-Monte Carlo
+                        status = _run(loop, checkpointer, prepared, display)
+                        density = _density(problem, prepared, loop, status, key)
+                    if settings.method == "auto":
+                        density = _at_the_horizon(density, prepared, problem, settings, key)
+                if certify and density.horizon > 0:
+                    bounds = functools.partial(certificate_table, density, key)
+                    table = checkpointer.certificate or in_time(bounds, ())
+                    checkpointer.finish(table)
+                    density = density.with_provenance(certificate=table)
+    return _delivered(density, certify)
+
+
+def _time_left(settings: Settings, loop: TimeLoop | None, called: float) -> tuple[float, float]:
+    """Return the seconds left, and those of the first step, most of which is compilation."""
+    if loop is None:
+        return settings.max_seconds - (time.monotonic() - called), 0.0
+    return settings.max_seconds - loop.seconds(), loop.history[0].seconds if loop.history else 0.0
 
 
 def _warn_of_boundaries(problem: Problem) -> None:
@@ -186,12 +205,11 @@ def _loop_kind(prepared: Prepared) -> type[TimeLoop]:
 
 
 def _run(
-    loop: TimeLoop, checkpointer: NoCheckpointer, prepared: Prepared, progress: ShowProgress
+    loop: TimeLoop, checkpointer: NoCheckpointer, prepared: Prepared, display: Progress
 ) -> Status:
     """Run a loop to its end, with checkpoints and a progress line."""
-    make = _display(progress) if loop.processes.first else Progress  # one process reports
-    horizon = prepared.problem.horizon
-    with checkpointer.following(), loop.processes.deferred_signals(), make(horizon) as display:
+    display.horizon = prepared.problem.horizon  # of the first subinterval
+    with checkpointer.following(), loop.processes.deferred_signals():
 
         def report(record: Record) -> None:
             checkpointer.step(loop)
@@ -199,6 +217,7 @@ def _run(
 
         display.announce(_announcement(prepared))
         display.resume(loop.history)
+        tell("compilation")
         status = loop.run(report)
         if status.failed and explodes(prepared.problem):
             status = Status.EXPLODING
@@ -229,7 +248,9 @@ def _density(
     if status is Status.DIVIDED:
         prepared, status = _divided(prepared, loop.clock**2), Status.FINISHED
     course = Course(status, loop.seconds(), tuple(loop.history))
-    density = _with_provenance(problem, prepared, loop.trajectory(), course, key).composed()
+    trained = _with_provenance(problem, prepared, loop.trajectory(), course, key)
+    late = trained.with_provenance(status=Status.TIME_LIMIT)
+    density = in_time(trained.composed, late if status is Status.FINISHED else trained)
     _warn_of_sampling(density)
     return density
 
@@ -288,14 +309,14 @@ def _at_the_horizon(
     key: PRNGKeyArray,
 ) -> LearnedDensity:
     """Return the source or a composed density instead, if a training did not get there."""
-    better = _better_source(density, prepared, problem)
+    better = in_time(functools.partial(_better_source, density, prepared, problem), None)
     if better is not None:
         resources, plan = Resources(prepared.layout), prepared.plan
         alone = source_alone(problem, settings, better, resources, plan.preset)
         return _source_density(problem, alone, time.monotonic() - density.provenance.seconds, key)
     stopped = density.status.failed and not settings.described
     if stopped and isinstance(density, TransitionDensity):
-        return density.reaching(problem.horizon)
+        return in_time(functools.partial(density.reaching, problem.horizon), density)
     return density
 
 
@@ -309,6 +330,7 @@ def _better_source(
     if status is not Status.FINISHED:
         why = f"training stopped at t={density.horizon:g} of {problem.horizon:g}. {status.value}"
     elif isinstance(density, TransitionDensity):
+        begin("comparison with simulated paths")
         trained = distance(density._at_time(jnp.asarray(density.horizon)).ansatz, near.paths.last)
         if trained.value - trained.stderr <= near.distance.value:
             return None
@@ -337,8 +359,13 @@ def _warn_of_sampling(density: LearnedDensity) -> None:
     )
 
 
-def _delivered(density: LearnedDensity) -> LearnedDensity:
+def _delivered(density: LearnedDensity, certify: bool) -> LearnedDensity:
     status, wanted = density.status, density.provenance.plan.horizon
+    missing = certify and density.horizon > 0 and not density.provenance.certificate
+    left_out = (
+        " There was no time for the error bound; `density.certificate(key, t, x0)` computes it."
+    )
+    left_out = left_out if missing else ""
     if status.failed and density.horizon < wanted:
         raise TrainingFailed(density)
     if status.failed and isinstance(density, ComposedDensity):
@@ -351,15 +378,18 @@ def _delivered(density: LearnedDensity) -> LearnedDensity:
     elif status is not Status.FINISHED:
         warnings.warn(
             f"Training stopped at t={density.horizon:g} of {wanted:g}: {status.value}"
-            f"{_cause_text(density)}{extension_text(density)}",
+            f"{_cause_text(density)}{extension_text(density)}{left_out}",
             stacklevel=4,
         )
+    elif missing:
+        warnings.warn(f"`max_seconds` was reached.{left_out}", stacklevel=4)
     return density
 
 
 def _cause_text(density: LearnedDensity) -> str:
-    """Return why Galerkin steps were short; fits have a fixed length."""
-    if density.provenance.plan.method == "fitted":
+    """Return why Galerkin steps were short, if they were; fits have a fixed length."""
+    plan = density.provenance.plan
+    if plan.method == "fitted" or density.horizon >= plan.reach * (1 - 1e-9):
         return ""
     cause = diagnosis(density.provenance.history)
     return f" The likely cause of slow progress is {cause.name}: {cause.value}"

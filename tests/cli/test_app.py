@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -54,6 +55,8 @@ def test_run_leaves_model_report_and_figures(ran):
     assert len(report["errors"]) == 16
     assert "(source)" in result.stdout
     assert "max_steps" in result.stderr
+    last = result.stdout.splitlines()[-1]
+    assert re.fullmatch(r"Time: plan, .*, error bound \d+ s, .* \d+ s; \d+ s in all\.", last)
 
 
 def test_info_as_text_and_as_json(ran, call_here):

@@ -277,6 +277,23 @@ def test_expectations_of_jumping_draws_have_derivatives():
     np.testing.assert_allclose(jax.grad(mean)(x0), jax.grad(exact)(x0), atol=2e-2)
 
 
+def test_all_components_in_another_order():
+    law = df.models.ornstein_uhlenbeck(2).exact.at(0.5, [0.3, -0.2])
+    swapped = law.marginal([1, 0])
+    np.testing.assert_allclose(swapped.logpdf([0.1, 0.4]), law.logpdf([0.4, 0.1]), rtol=1e-12)
+    np.testing.assert_allclose(swapped.cdf([0.1, 0.4]), law.cdf([0.4, 0.1])[::-1], rtol=1e-12)
+    one = df.models.ornstein_uhlenbeck(1).exact.at(0.5, 0.3)
+    assert one.marginal(0).logpdf(0.1).shape == ()
+    np.testing.assert_allclose(one.marginal(0).logpdf(0.1), one.logpdf(0.1), rtol=1e-12)
+
+
+def test_the_distribution_function_of_all_components_together():
+    law, x = df.models.ornstein_uhlenbeck(2).exact.at(0.5, [0.3, -0.2]), jnp.array([0.4, 0.1])
+    found = law.expect(lambda y: jnp.all(y <= x))
+    exact = jnp.prod(law.cdf(x))  # components are independent
+    assert abs(found.value - exact) < 5 * found.stderr
+
+
 def test_bad_components_and_values():
     for components, message in (
         ([0, 6], "from 0 to 5"),

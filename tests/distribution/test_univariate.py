@@ -215,8 +215,16 @@ def test_bad_levels_and_functions():
         law.expect(lambda x: jnp.sqrt(x[0]))
     with pytest.raises(ValueError, match="real numbers"):
         law.expect(lambda x: x * 1j)
+    with pytest.raises(ValueError, match="returned an infinite value at the state"):
+        law.expect(lambda x: jnp.where(x[0] > 0, jnp.inf, 0.0))
     with pytest.raises(ValueError, match="`points` and `key`"):
         law.mean(samples=3)
+    for mistake in ({"points": 0}, {"points": 1.5}, {"key": "a"}):
+        with pytest.raises(ValueError, match=f"`{next(iter(mistake))}` must be"):
+            law.mean(**mistake)
+    for order in (-1, 0.5):
+        with pytest.raises(ValueError, match="`order` must be"):
+            law.moment(order)
 
 
 def test_greeks_in_the_parameters_of_a_geometric_brownian_motion():

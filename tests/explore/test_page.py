@@ -110,6 +110,7 @@ def test_sliders_change_the_picture(visit):
     # The axes are held fixed. Otherwise they adapt, and at short times densities change in scale
     # only.
     page = visit("t=0.2&x0=0,0&box=-3,3,-3,3&show=")
+    assert page.evaluate("'coarse' in document.documentElement.dataset")  # it came first
     before, _, _ = pixels(page)
     page.locator("#t").evaluate(
         "(slider) => { slider.value = 500; slider.dispatchEvent(new Event('input')); }"

@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from explore_answers import fields, unmoved, unpacked
+from scipy.stats import gaussian_kde
 
 import diracflow as df
 from diracflow.explore.explorer import Explorer
@@ -195,6 +196,19 @@ def test_parameters_are_controls_and_fields(family):
         family.picture(query.replace("1.5", "2.5"))
     with pytest.raises(ValueError, match=r"`p.noise` is missing"):
         family.picture("t=0.1&x0=0.2&p.rate=1.5&p.level=0.1")
+
+
+def test_a_coarse_picture_is_a_kernel_estimate(family):
+    query = "t=0.1&x0=0.2&p.rate=1.5&p.level=0.1&p.noise=0.4&coarse=1"
+    header, numbers = unpacked(family.picture(query))
+    (count,), draws = header["shape"], numbers[header["shape"][0] :]
+    points = np.linspace(*header["box"][0], count)
+    expected = gaussian_kde(draws)(points)  # SciPy's width is Scott's, too
+    # Draws are sent in single precision.
+    np.testing.assert_allclose(numbers[:count], expected, rtol=1e-4, atol=1e-6)
+    assert not header["exact"]
+    with pytest.raises(ValueError, match="`coarse` must be 0 or 1"):
+        family.picture(query.replace("coarse=1", "coarse=2"))
 
 
 @pytest.mark.slow

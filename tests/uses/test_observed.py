@@ -78,6 +78,12 @@ def test_indices_and_frames_are_accepted_as_times_and_states():
         for data, unit in (((frame.index, frame), {"unit": "day"}), (plain, {}))
     ]
     assert best[0] == best[1]
+    # The paths begin at the first date.
+    on_dates, at_times = (
+        df.simulate(0, OU, times, frame.iloc[0], paths=3, params=PARAMS, **unit).states
+        for times, unit in ((frame.index, {"unit": "day"}), (plain[0], {}))
+    )
+    np.testing.assert_array_equal(on_dates, at_times)
     with pytest.raises(ValueError, match="Pass `frame.index, frame`"):
         df.log_likelihood(OU, frame, frame, PARAMS, unit="day")
     with pytest.raises(ValueError, match='must be stated: `unit="day"`'):

@@ -65,6 +65,8 @@ def test_batches_and_strangers_are_refused():
         OU.at([0.5, 1.0], [0.2]).plot()
     with pytest.raises(ValueError, match="got int"):
         df.view.one_panel(3)
+    with pytest.raises(ValueError, match=r"`ax` must come from `plt.subplots\(\)"):
+        OU.at(0.5, [0.2]).plot(ax=3)
     pyplot.close("all")
 
 

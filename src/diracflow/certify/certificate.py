@@ -28,6 +28,7 @@ from ..sde.argument_checks import checked_count, checked_key
 from ..sde.chart import Chart, start_coordinates
 from ..source.gaussian_source import AbstractGaussianSource
 from ..source.tabulated import TabulatedSource, with_frame
+from ..training.stages import parts
 from ..training.state import Trajectory
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from .residual import Moving, velocities
@@ -152,12 +153,14 @@ def _residual_sizes(
     blocks, dim = [], ansatz.source.sde.dim
     # Tiles in the order of time; the last block is filled up with tiles that are not used.
     blocks_needed = -(-len(nodes) * per_node // _TILES)
-    for block in np.resize(np.arange(len(nodes) * per_node), (blocks_needed, _TILES)):
+    tiles = np.resize(np.arange(len(nodes) * per_node), (blocks_needed, _TILES))
+    for block in parts("error bound", list(tiles)):
         clocks = jnp.asarray(nodes[block // per_node])
         noise = jnp.asarray(rng.normal(size=(_TILES, _TILE, dim)))
         moved = velocities(trajectory, clocks)
         x0 = tables[(block // per_node)[:, None] % len(tables), which[block % per_node]]
-        blocks.append(_tile_sizes(ansatz, *moved, clocks, noise, jnp.asarray(x0)))
+        # As an array of NumPy, because `parts` measures the time.
+        blocks.append(np.asarray(_tile_sizes(ansatz, *moved, clocks, noise, jnp.asarray(x0))))
     sizes = np.concatenate(blocks)[: len(nodes) * per_node]
     flat = sizes.reshape(len(nodes), -1)[:, : len(starts) * samples]
     return flat.reshape(len(nodes), len(starts), samples)
@@ -170,7 +173,8 @@ def _tabulated(
     source = ansatz.source
     if not source.integrates:
         return ansatz, starts[None]
-    tables = [np.asarray(_frames(source, jnp.asarray(c), jnp.asarray(starts))) for c in nodes]
+    clocks, x0 = parts("error bound, frames", list(nodes)), jnp.asarray(starts)
+    tables = [np.asarray(_frames(source, jnp.asarray(c), x0)) for c in clocks]
     return eqx.tree_at(lambda a: a.source, ansatz, TabulatedSource(source)), np.stack(tables)
 
 

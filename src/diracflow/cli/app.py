@@ -25,7 +25,7 @@ from .options import (
 from .query_commands import bridge, density, filter, loglik, propagate, sample
 from .series_commands import forecast
 from .smooth_command import smooth
-from .terminal import Exit, emit, only_results, run_process
+from .terminal import Exit, emit, only_results, run_process, talk
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -199,7 +199,8 @@ def explore(
     sde: Equation = None,
 ) -> None:
     """Show the density in a browser, with sliders for time, start point and parameters."""
-    from .model_commands import explore_model
+    talk("Preparing the page.")  # before seconds of imports
+    from .explore_command import explore_model
 
     explore_model(model, port, browser, sde)
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from ..density.learned import LearnedDensity
 from ..density.model_file import load
-from ..models.catalogue import named_object
+from ..models.catalogue import exact_of, named_object
 from ..models.model import Model
 from ..sde.laws import AbstractLaw, law_from
 from ..transition.query_progress import query_progress
+from ..transition.transition_density import AbstractTransitionDensity
 
 
 def prepare_jax() -> None:
@@ -42,6 +43,15 @@ def load_model(path: Path, sde: str | None) -> tuple[LearnedDensity, Model | Non
     if isinstance(found, Model):
         return load(path, found.sde), found
     return load(path, found), None
+
+
+def load_with_exact(
+    path: Path, sde: str | None
+) -> tuple[LearnedDensity, AbstractTransitionDensity | None]:
+    """Return the density in a file, and the exact one of a built-in model or a user's `Model`."""
+    density, found = load_model(path, sde)
+    known = None if found is None else found.exact
+    return density, exact_of(density.sde) if known is None else known
 
 
 @contextlib.contextmanager

@@ -1,17 +1,11 @@
-"""The commands `info`, `check`, `report` and `explore`, which describe and test a model file."""
+"""The commands `info`, `check` and `report`, which describe and test a model file."""
 
-import os
-import sys
-import threading
-import warnings
-import webbrowser
 from pathlib import Path
 from typing import Any
 
 import jax.random as jr
 import numpy as np
 
-from ..density.guard import OutsideWarning
 from ..density.learned import LearnedDensity
 from ..density.summary import (
     certificate_table,
@@ -25,14 +19,9 @@ from ..density.summary import (
 from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
 from ..evaluate.errors import study
 from ..evaluate.path_reference import measured_distance
-from ..explore.explorer import Explorer
-from ..explore.server import Server
-from ..models.catalogue import exact_of
 from ..planning.plan import Plan
-from ..transition.transition_density import AbstractTransitionDensity
-from .inputs import load_model
+from .inputs import load_model, load_with_exact
 from .tables import require_writable
-from .terminal import emit, talk
 
 # Times at which a model is checked, as fractions of the horizon.
 _SHARES = (0.1, 0.4, 1.0)
@@ -42,8 +31,6 @@ _Z = 4.0
 _PATHS = 2**14
 # Largest relative difference of densities between two half steps and one step, beyond noise.
 _DISCREPANCY = 0.05
-# Seconds to wait at the end of `explore` for requests that are still being computed.
-_GRACE = 30.0
 
 
 def info_text(header: dict[str, Any], path: str) -> str:
@@ -199,7 +186,7 @@ def check_text(report: dict[str, Any]) -> str:
 def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int) -> None:
     """Write an HTML page about a model file; missing error bounds and errors are computed."""
     require_writable(out)
-    density, exact = _load_with_exact(path, sde)
+    density, exact = load_with_exact(path, sde)
     if density.horizon > 0 and not density.provenance.certificate:
         density = density.with_provenance(certificate=certificate_table(density, jr.key(seed)))
     if density.horizon > 0 and exact is not None and not density.provenance.errors:
@@ -208,46 +195,3 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
     from .. import view
 
     view.report(density, exact, file=str(path), path=out)
-
-
-def _load_with_exact(
-    path: Path, sde: str | None
-) -> tuple[LearnedDensity, AbstractTransitionDensity | None]:
-    """Return the density in a file, and the exact one of a built-in model or a user's `Model`."""
-    density, found = load_model(path, sde)
-    known = None if found is None else found.exact
-    return density, exact_of(density.sde) if known is None else known
-
-
-def explore_model(model: Path, port: int, browser: bool, sde: str | None) -> None:
-    """Serve the page until Ctrl-C; the standard output holds its address only."""
-    density, exact = _load_with_exact(model, sde)
-    origin = density.sde.origin
-    explorer = Explorer(density, exact, model.stem if origin is None else origin[0])
-    # The page itself reports start points outside the trained region.
-    warnings.simplefilter("ignore", OutsideWarning)
-    with Server(explorer, port) as server:
-        talk("Preparing the first figure.")
-        explorer.warm_up("picture")
-        emit(server.url)
-        talk("Open this address in a browser on this machine. Ctrl-C stops the server.")
-        threading.Thread(target=_warm_up, args=(explorer,), daemon=True).start()
-        displays = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-        # Without a graphical display a text browser would start in the terminal.
-        if browser and (displays or sys.platform in ("win32", "darwin")):
-            webbrowser.open(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            talk("Stopped.")
-    # Python must not exit while XLA compiles in another thread.
-    explorer.rest(_GRACE)
-
-
-def _warm_up(explorer: Explorer) -> None:
-    """Compile the error bound and the bridge in the background."""
-    for kind in ("certificate", "bridge"):
-        try:
-            explorer.warm_up(kind)
-        except (ValueError, RuntimeError):  # the page shows the error when it is requested
-            continue

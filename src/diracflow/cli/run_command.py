@@ -85,7 +85,26 @@ def run_model(
         density.save(out / file)
     run = {"model": name, "preset": preset, "settings": changes, "seed": seed}
     run |= {"learn_seconds": seconds, "source": plan.source, "why_source": why_source}
-    return _written(density, problem, result, run, out / file, quiet)
+    compared = time.monotonic() - began - seconds
+    report = _written(density, problem, result, run, out / file, quiet)
+    if not quiet:
+        emit(_times(density, seconds, compared, time.monotonic() - began))
+    return report
+
+
+def _times(density: LearnedDensity, learned: float, compared: float, total: float) -> str:
+    """Return the wall time of each part, in one line."""
+    history, stepped = density.provenance.history, density.provenance.seconds
+    first = history[0].seconds if history else stepped
+    parts = {
+        "plan, compilation and first step": first,
+        "other steps": stepped - first,
+        "error bound": learned - stepped,
+        "comparison with the exact density": compared,
+        "figures and report": total - learned - compared,
+    }
+    shown = ", ".join(f"{name} {max(spent, 0.0):.0f} s" for name, spent in parts.items())
+    return f"Time: {shown}; {total:.0f} s in all."
 
 
 def _written(

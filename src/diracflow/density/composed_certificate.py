@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..certify.certificate import Certificate, CertificateQuery
+from ..training.stages import parts
 from .subintervals import Subintervals, count_of, log_mixture, noise_rows, simulate, simulated
 
 if TYPE_CHECKING:
@@ -53,9 +54,8 @@ def composed_certificate(
         bound, stderr = map(np.array, base_bound(within))
     counts, times = (np.broadcast_to(values, bound.shape) for values in (counts, t))
     starts, key = np.broadcast_to(x0, (*bound.shape, x0.shape[-1])), query.key
-    for index in np.ndindex(bound.shape):
-        if counts[index] == 1:
-            continue
+    composed = [index for index in np.ndindex(bound.shape) if counts[index] > 1]
+    for index in parts("error bound, all times and starts", composed):
         key, own_key = jr.split(key)
         one = query._replace(key=own_key, t=times[index], start=starts[index])
         bound[index], stderr[index] = _one_bound(density, base_bound, one, int(counts[index]))

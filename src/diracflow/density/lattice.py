@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtr
+from scipy.special import ndtr, softmax
 
 from ..planning.subinterval_rule import PLANE
 from ..sde.conditioning import OUTSIDE, furthest
 from ..sde.laws import AbstractLaw
 from ..sde.quasi_random import sobol
+from ..training.stages import begin, parts
 from ..transition.transition_density import AbstractTransitionDensity
 from .subintervals import TOGETHER, Beginnings, Division, Subintervals, noise_rows
 
@@ -40,6 +41,8 @@ MOST_POINTS = 1536
 _AROUND = 3
 _PATHS, _HELD_OUT, _DIRECTIONS, _NOISES, _IMAGES = 1024, 256, 64, 4, 32
 _RADII = (0.7, 0.85, 1.0)
+# Rows of the table of moves that are computed together.
+_ROWS = 128
 # Part of the mass that may be lost, or counted twice, over all subintervals.
 _LOST = 0.01
 # Rows of probabilities sum to one, up to rounding.
@@ -110,6 +113,7 @@ def lattice_for(
             jnp.asarray(law.transport(sobol(jr.key(seed), count, dim)))
             for seed, count in ((0, _PATHS), (1, _HELD_OUT))
         )
+        begin("lattice, paths")
         visited, widths = map(np.asarray, _pilot(base, division, draws, _far_out(law, dim)))
         if not (np.all(np.isfinite(visited)) and np.all(np.isfinite(widths))):
             return None
@@ -117,9 +121,7 @@ def lattice_for(
         if found is None:
             return None
         points, spacing = found
-        moves, masses, first = map(
-            np.asarray, _moves(base, division.reach, jnp.asarray(points), held_out)
-        )
+        moves, masses, first = _moves(base, division.reach, points, np.asarray(held_out))
     cell = np.prod(spacing)
     lost = _lost(cell * first, moves, cell * masses, division.most)
     return Lattice(points, powers(moves, division.most)) if lost <= _LOST else None
@@ -214,23 +216,33 @@ def _pilot(
     return visited.reshape(-1, dim), jax.lax.map(width, begins, batch_size=64)
 
 
-@eqx.filter_jit
 def _moves(
     base: AbstractTransitionDensity,
     reach: float,
-    points: Float[Array, "n d"],
-    starts: Float[Array, "m d"],
-) -> tuple[Float[Array, "n n"], Float[Array, " n"], Float[Array, "m n"]]:
+    points: Float[np.ndarray, "n d"],
+    starts: Float[np.ndarray, "m d"],
+) -> tuple[Float[np.ndarray, "n n"], Float[np.ndarray, " n"], Float[np.ndarray, "m n"]]:
     """Return transition probabilities, their sums before normalisation, and first densities.
 
     The last are densities after half a subinterval, when they are narrowest.
     """
-    longest = jnp.asarray(reach)
+    # Parts of equal size share one program; the last of each table is filled up.
+    cut = lambda table: np.resize(table, (-(-len(table) // _ROWS), _ROWS, table.shape[1]))
+    tasks = [(reach, part) for part in cut(points)] + [(reach / 2, part) for part in cut(starts)]
+    blocks = [
+        np.asarray(_log_rows(base, jnp.asarray(length), jnp.asarray(points), jnp.asarray(part)))
+        for length, part in parts("lattice", tasks)
+    ]
+    logs, late = np.concatenate(blocks)[: len(points)], np.concatenate(blocks[-len(cut(starts)) :])
+    return softmax(logs, axis=1), np.exp(logs).sum(axis=1), np.exp(late[: len(starts)])
 
-    def rows(length: Float[Array, ""], starts: Float[Array, "k d"]) -> Float[Array, "k n"]:
-        state = base._at_time(length)
-        return jax.lax.map(lambda start: log_row(base, state, points, start), starts, batch_size=8)
 
-    logs = rows(longest, points)
-    masses = jnp.sum(jnp.exp(logs), axis=1)
-    return jax.nn.softmax(logs, axis=1), masses, jnp.exp(rows(longest / 2, starts))
+@eqx.filter_jit
+def _log_rows(
+    base: AbstractTransitionDensity,
+    length: Float[Array, ""],
+    points: Float[Array, "n d"],
+    starts: Float[Array, "k d"],
+) -> Float[Array, "k n"]:
+    state = base._at_time(length)
+    return jax.lax.map(lambda start: log_row(base, state, points, start), starts, batch_size=8)

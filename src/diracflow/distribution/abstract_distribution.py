@@ -23,7 +23,15 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
 from ..sde.domains import AbstractDomain
 from .components import components_of, tail_estimates
-from .law_checks import checked_levels, checked_options, function_values, require_numbers
+from .law_checks import (
+    checked_levels,
+    checked_options,
+    checked_points,
+    function_values,
+    power,
+    random_key,
+    require_numbers,
+)
 from .lazy_plot import plotted
 from .monotone_map import normal_nodes, normal_of
 from .panels import panel_nodes
@@ -165,15 +173,7 @@ class AbstractDistribution(eqx.Module):
         - `size`: leading shape of the draws; one draw by default.
         - `random_state`: a seed or a NumPy generator; by default draws differ from call to call.
         """
-        try:
-            generator = np.random.default_rng(random_state)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "`random_state` must be a whole number that is not negative, a NumPy generator or "
-                f"None; got {random_state!r}."
-            ) from None
-        seed = generator.integers(2**32, dtype=np.uint32)
-        return np.asarray(self.sample(jr.key(seed), () if size is None else size))
+        return np.asarray(self.sample(random_key(random_state), () if size is None else size))
 
     def expect(
         self,
@@ -222,10 +222,10 @@ class AbstractDistribution(eqx.Module):
 
         **Arguments:**
 
-        - `order`: the exponent.
+        - `order`: the exponent, a whole number.
         """
         points = self._weighted(**checked_options(options))
-        return self._states(points.mean(points.x**order).value)
+        return self._states(points.mean(power(points.x, order)).value)
 
     def stats(self, **options: Any) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d"]]:
         """Return mean and variance of each component; `points` and `key` as in `expect`."""
@@ -258,8 +258,9 @@ class AbstractDistribution(eqx.Module):
     def cdf(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         r"""Return the distribution function at `x`.
 
-        In one dimension it is accurate to rounding. In several it is that of each component, and
-        the result has the shape of `x`; `cdf_estimate` also returns its standard error.
+        In one dimension it is accurate to rounding. In several it is that of each component, of
+        the shape of `x`; `cdf_estimate` adds standard errors. SciPy's, of all components together,
+        is `expect(lambda y: jnp.all(y <= x))`.
         """
         return self._tails(x)[0]
 
@@ -364,10 +365,11 @@ class AbstractDistribution(eqx.Module):
 
     def _weighted(self, points: int = POINTS, key: Any = 0) -> WeightedPoints:
         """Return weighted points: a quadrature in one dimension, quasi-random ones in several."""
+        count = checked_points(points, key)
         if self.dim == 1 and (self._monotone or self._integrable):
-            panels = max(8, -(-int(points) // _PER_PANEL))
+            panels = max(8, -(-count // _PER_PANEL))
             return normal_nodes(self, panels) if self._monotone else panel_nodes(self, panels)
-        return self._simulated(points, key)
+        return self._simulated(count, key)
 
     def _normal(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the normal variable whose image is `x`."""
@@ -388,7 +390,7 @@ class AbstractDistribution(eqx.Module):
 
     def _points(self, x: ArrayLike) -> Float[Array, "*batch d"]:
         """Return checked states with an axis of components."""
-        if self._scalar:
+        if self._scalar or (self.dim == 1 and np.ndim(x) == 0):
             x = real_numbers("x", x)[..., None]
         return jnp.asarray(checked_point("x", x, self.dim))
 

@@ -118,7 +118,7 @@ class HiddenComponents(eqx.Module):
         if self.by_quadrature:
             sets = [_trapezoidal(_AXIS[count][1], count, shift) for shift in (0.0, 0.5)]
             z, log_steps = (np.stack(part) for part in zip(*sets, strict=True))
-            h = second.points(jnp.asarray(z.reshape(-1, count), known.dtype))
+            h = second.points(jnp.asarray(np.concatenate(z), known.dtype))
             log_density = self._log_prob(self.law, known, h) + second.log_det()[None]
             ones = [1] * (known.ndim - 1)
             log_weights = jnp.asarray(log_steps, known.dtype).reshape(-1, *ones) + log_density
@@ -151,7 +151,7 @@ class HiddenComponents(eqx.Module):
 
     def _in_sets(self, h: Array, log_weights: Array, sets: int) -> Nodes:
         states = _from_real(h, [self.law.domain[i] for i in self.hidden])
-        split = lambda a: a.reshape(sets, -1, *a.shape[1:])
+        split = lambda a: a.reshape(sets, len(a) // sets, *a.shape[1:])
         return Nodes(split(states), split(log_weights))
 
     def _log_prob(

@@ -5,10 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..sde.argument_checks import real_numbers
+from ..sde.argument_checks import checked_count, checked_key, real_numbers
 from .weighted_points import WeightedPoints, map_states
 
 
@@ -55,6 +56,30 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def checked_points(points: Any, key: Any) -> int:
+    """Return the number of points, after checking it and the key."""
+    if not isinstance(key, jax.core.Tracer):  # which has an error of its own
+        checked_key(key)
+    return checked_count("points", points)
+
+
+def power(x: Float[Array, "*batch d"], order: Any) -> Float[Array, "*batch d"]:
+    """Return powers of states, after checking that the exponent is a whole number."""
+    return x ** checked_count("order", order, least=0)
+
+
+def random_key(random_state: Any) -> PRNGKeyArray:
+    """Return the key of a seed or of the next number of a NumPy generator."""
+    try:
+        generator = np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "`random_state` must be a whole number that is not negative, a NumPy generator or "
+            f"None; got {random_state!r}."
+        ) from None
+    return jr.key(generator.integers(2**32, dtype=np.uint32))
+
+
 def checked_levels(name: str, q: ArrayLike, batch: tuple[int, ...] = ()) -> Float[Array, "*batch"]:
     """Return probabilities; known ones must lie strictly between 0 and 1."""
     levels = real_numbers(name, q)
@@ -77,13 +102,15 @@ def checked_levels(name: str, q: ArrayLike, batch: tuple[int, ...] = ()) -> Floa
 
 
 def require_numbers(value: Array, points: WeightedPoints, values: Array) -> None:
-    """Raise if a known expectation is not a number, and name a state at which `f` is not."""
-    if isinstance(value, jax.core.Tracer) or not bool(jnp.any(jnp.isnan(value))):
+    """Raise if a known expectation is not finite, and name a state at which `f` is not."""
+    if isinstance(value, jax.core.Tracer) or bool(jnp.all(jnp.isfinite(value))):
         return
     flat = np.asarray(values).reshape(int(np.prod(points.x.shape[:-1])), -1)
-    bad = np.isnan(flat).any(axis=1)
-    where = np.asarray(points.x).reshape(len(flat), -1)[int(np.argmax(bad))].tolist()
+    bad = ~np.isfinite(flat)
+    row = int(np.argmax(bad.any(axis=1)))
+    where = np.asarray(points.x).reshape(len(flat), -1)[row].tolist()
+    found = "NaN" if np.isnan(flat[row]).any() else "an infinite value"
     raise ValueError(
-        f"`f` returned NaN at the state {where}. It must be defined in the whole domain; use "
+        f"`f` returned {found} at the state {where}. It must be finite in the whole domain; use "
         "`jnp.where` with a harmless argument on the other branch."
     )

@@ -42,6 +42,10 @@ class Marginal(AbstractDistribution):
         return self.components.law.batch_shape
 
     @property
+    def _scalar(self) -> bool:
+        return self.components.law._scalar
+
+    @property
     def _integrable(self) -> bool:
         return self.components.by_quadrature
 

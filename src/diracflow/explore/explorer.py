@@ -6,7 +6,9 @@ Axes stay fixed during small changes. The shapes of arrays are the same for ever
 each program is compiled once.
 
 A picture must not wait for a certificate or a bridge, which take longer. So each kind of request
-has a separate lock, under which queries are answered one at a time.
+has a separate lock, under which queries are answered one at a time. Nor must the first picture wait
+until all programs of pictures are compiled: `coarse=1` asks for a kernel estimate of the density
+from its draws, for one and two components.
 """
 
 import json
@@ -39,12 +41,16 @@ _RANGE_DRAWS, _RANGE_MARGIN = 4096, 0.25
 LINE, PLANE = 401, 96
 # Number of draws shown as points; of draws and bins of a marginal.
 CLOUD, DRAWS, BINS = 1024, 2**14, 40
+# The same for a kernel estimate.
+COARSE_LINE, COARSE_PLANE = 101, 48
 # The axes extend beyond these quantiles of the draws by this fraction of the range between them.
 _QUANTILES, _MARGIN = (0.005, 0.995), 0.15
 # Number of times of a certificate, even in the square root of time, and samples at each node.
 _TIMES, _SAMPLES = 16, 32
 # Number of certificates kept, one for each start.
 _CACHED = 64
+# Kinds of requests that do not wait for each other.
+_LOCKS = ("coarse", "picture", "certificate", "bridge")
 # Bridges: time steps, weighted paths, paths shown.
 _STEPS, _PATHS, _SHOWN = 60, 64, 12
 
@@ -59,6 +65,7 @@ class Query(NamedTuple):
     kind: str
     x1: np.ndarray | None
     box: np.ndarray | None  # lower and upper end of each axis
+    coarse: bool  # a kernel estimate from draws
 
 
 def read_query(text: str, density: LearnedDensity) -> Query:
@@ -71,7 +78,7 @@ def read_query(text: str, density: LearnedDensity) -> Query:
     if len(fields) < len(pairs):
         raise ValueError("A query must contain each field at most once.")
     names = {f"p.{name}": name for name in density.params}
-    known = {"t", "x0", "s", "pair", "kind", "x1", "box", *names}
+    known = {"t", "x0", "s", "pair", "kind", "x1", "box", "coarse", *names}
     unknown = sorted(set(fields) - known)
     if unknown:
         raise ValueError(f"Unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
@@ -86,6 +93,9 @@ def read_query(text: str, density: LearnedDensity) -> Query:
     box = _numbers("box", fields["box"], 2 * len(pair)).reshape(-1, 2) if "box" in fields else None
     if box is not None and np.any(box[:, 0] >= box[:, 1]):
         raise ValueError("`box` must be a lower and an upper end for each axis, in this order.")
+    coarse = fields.get("coarse", "0")
+    if coarse not in ("0", "1") or (coarse == "1" and density.dim > 2):
+        raise ValueError("`coarse` must be 0 or 1, and 0 for more than two components.")
     return Query(
         t=_number("t", fields["t"]),
         x0=_numbers("x0", fields["x0"], density.dim),
@@ -94,6 +104,7 @@ def read_query(text: str, density: LearnedDensity) -> Query:
         kind=kind,
         x1=None if x1 is None else _numbers("x1", x1, density.dim),
         box=box,
+        coarse=coarse == "1",
     )
 
 
@@ -201,17 +212,46 @@ def picture(
     if exact is not None and density.dim == len(shape):
         cell = np.prod((box[:, 1] - box[:, 0]) / (np.array(shape) - 1))
         distance = float(0.5 * cell * np.sum(np.abs(fields[0] - fields[1])))
-    header = {
-        "box": box.tolist(),
-        "shape": list(shape),
-        "cloud": list(cloud.shape),
+    header = _header(box, shape, cloud) | {
         "exact": exact is not None,
         "rest": {str(i + 1): value for i, value in rest.items()},
-        "mean": cloud.mean(axis=0).tolist(),
-        "deviation": cloud.std(axis=0).tolist(),
         "total_variation": distance,
     }
     return header, [fields[0], cloud, *fields[1:]]
+
+
+def coarse_picture(
+    density: LearnedDensity, query: Query
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Return a picture from draws alone, for which one program is compiled instead of six."""
+    start = query.t, query.x0
+    cloud = np.asarray(density.sample(jr.key(0), *start, (CLOUD,), **query.conditioning))
+    box = query.box if query.box is not None else _axes(density, query, cloud)
+    count = COARSE_LINE if density.dim == 1 else COARSE_PLANE
+    grid = np.meshgrid(*(np.linspace(low, high, count) for low, high in box), indexing="ij")
+    field = kernel_estimate(cloud[:, list(query.pair)], np.stack(grid, axis=-1))
+    unknown = {"exact": False, "rest": {}, "total_variation": None}
+    return _header(box, field.shape, cloud) | unknown, [field, cloud]
+
+
+def kernel_estimate(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the density of draws at points, smoothed by a Gaussian kernel with Scott's width."""
+    count, dim = draws.shape
+    covariance = np.atleast_2d(np.cov(draws, rowvar=False)) * count ** (-2 / (dim + 4))
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+    gaps = (points[..., None, :] - draws) @ whiten.T
+    peak = np.prod(np.diag(whiten)) / (2 * np.pi) ** (dim / 2)
+    return peak * np.exp(-0.5 * np.sum(gaps**2, axis=-1)).mean(axis=-1)
+
+
+def _header(box: np.ndarray, shape: tuple[int, ...], cloud: np.ndarray) -> dict[str, Any]:
+    return {
+        "box": box.tolist(),
+        "shape": list(shape),
+        "cloud": list(cloud.shape),
+        "mean": cloud.mean(axis=0).tolist(),
+        "deviation": cloud.std(axis=0).tolist(),
+    }
 
 
 def _axes(density: LearnedDensity, query: Query, cloud: np.ndarray) -> np.ndarray:
@@ -245,7 +285,7 @@ class Explorer:
             raise ValueError("The horizon of this density is zero: there is nothing to show.")
         self.density, self.title = density, title
         self.exact = exact_of(density.sde) if exact is None else exact
-        self._locks = {name: threading.Lock() for name in ("picture", "certificate", "bridge")}
+        self._locks = {name: threading.Lock() for name in _LOCKS}
         self._certificates = lru_cache(maxsize=_CACHED)(self._certificate)
         self._controls = controls(density)
 
@@ -266,6 +306,9 @@ class Explorer:
     def picture(self, text: str) -> bytes:
         """Return fields and draws of one query, after a header that describes them."""
         query = read_query(text, self.density)
+        if query.coarse:
+            with self._locks["coarse"]:
+                return packed(*coarse_picture(self.density, query))
         with self._locks["picture"]:
             # First, because its error messages are the clearest.
             validity = self._validity(query)
@@ -307,7 +350,7 @@ class Explorer:
         return packed(header, [paths])
 
     def warm_up(self, kind: str) -> None:
-        """Compile the program for one kind of request in advance."""
+        """Compile the programs for one kind of request in advance; for a coarse picture, too."""
         start = self._controls
         fields = {
             "t": start["t"]["value"],
@@ -317,6 +360,8 @@ class Explorer:
         }
         if kind == "bridge":
             fields["x1"] = fields["x0"]
+        if kind == "coarse":
+            kind, fields["coarse"] = "picture", "1"
         getattr(self, kind)("&".join(f"{name}={value}" for name, value in fields.items()))
 
     def rest(self, seconds: float) -> None:

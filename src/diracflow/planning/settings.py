@@ -110,7 +110,9 @@ class Settings:
         infinite, `tolerance` bounds the error of each step instead of the sum.
     - `first_time`: the share of the horizon covered by the first step. In raw coordinates, the
         density is the source alone up to this time.
-    - `max_steps`, `max_seconds`: training stops at these limits and keeps what it has.
+    - `max_steps`, `max_seconds`: training stops at these limits and keeps what it has. The second
+        holds for all that `learn` does; a lattice or an error bound for which there is no time is
+        left out, and can be computed later.
     """
 
     tolerance: float = 3e-3

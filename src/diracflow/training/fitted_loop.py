@@ -34,6 +34,7 @@ from ..planning.prepare import Prepared
 from ..sde.heun import heun_paths
 from ..sde.quasi_random import CUBES, sobol
 from .loop import Parameters, TimeLoop
+from .stages import tell
 from .state import Diagnostics, Status
 
 # Knots up to the short time, as shares of it in units of the clock.
@@ -81,6 +82,8 @@ class FittedLoop(TimeLoop):
             return Status.NOT_FINITE
         before = float(self._distances([self.theta], clock, held_out)[0])
         theta, distance, iterations = self._fit(guess, clock, target, held_out)
+        if self._interrupted():
+            return Status.TIME_LIMIT
         if distance > _FAILED:
             return Status.FLOW_TOO_SMALL
         in_sample = float(self._distances([theta], clock, target)[0])
@@ -155,7 +158,8 @@ class FittedLoop(TimeLoop):
         found = self._distances(begins, clock, held_out)
         theta, distance = begins[int(np.argmin(found))], float(np.min(found))
         count = 0
-        while count < _MOST_ITERATIONS:
+        while count < _MOST_ITERATIONS and not self._interrupted():
+            tell("fitting", f"t={clock**2:.4g}, {count} iterations, {distance:.2g} nats away")
             count += 1
             tried = np.clip(self.strength * _TRIED, _LEAST, _MOST)
             at = jnp.asarray(theta), jnp.asarray(clock)
@@ -174,6 +178,11 @@ class FittedLoop(TimeLoop):
                 break
         self.strength = min(self.strength, _FIRST)
         return theta, distance, count
+
+    def _interrupted(self) -> bool:
+        """Return `True` if the time is over, and there is a step to return."""
+        over = self.seconds() >= self.plan.max_seconds
+        return bool(self.history and self.processes.agree(over)[0])
 
     def _distances(self, thetas: Any, clock: float, target: Target) -> np.ndarray:
         """Return distances from a target; infinite where they are not finite."""

@@ -7,6 +7,7 @@ so that log files stay short.
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -39,6 +40,9 @@ class Progress:
 
     def announce(self, text: str) -> None:
         """Show a description of the training; called once before it starts."""
+
+    def stage(self, name: str, done: str) -> None:
+        """Show what is computed before or after the steps, and what is done of it."""
 
     def update(self, record: Record) -> None:
         """Count and show a step; called after every accepted step."""
@@ -82,9 +86,16 @@ class PlainProgress(Progress):
         super().__init__(horizon)
         self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))
         self._next = 0.0
+        self._stages: dict[str, float] = {}  # times of their last lines
 
     def announce(self, text: str) -> None:
         self._write(text)
+
+    def stage(self, name: str, done: str) -> None:
+        now = time.monotonic()
+        if now >= self._stages.get(name, -math.inf) + _PLAIN_EVERY:
+            self._write(_stage_line(name, done))
+            self._stages[name] = now
 
     def _show(self, record: Record) -> None:
         if record.seconds >= self._next or record.time >= self.horizon:
@@ -116,7 +127,7 @@ class LiveProgress(Progress):
         super().__init__(horizon)
         from rich.console import Console
 
-        self._status = Console(stderr=True).status("compiling the velocity …")
+        self._status = Console(stderr=True).status("")
 
     def __enter__(self) -> Self:
         self._status.start()
@@ -127,6 +138,9 @@ class LiveProgress(Progress):
 
     def announce(self, text: str) -> None:
         self._status.console.print(text, highlight=False)
+
+    def stage(self, name: str, done: str) -> None:
+        self._status.update(_stage_line(name, done))
 
     def _show(self, record: Record) -> None:
         self._status.update(self._line(record))
@@ -139,6 +153,10 @@ def progress_for(horizon: float, shown: bool) -> Progress:
     # A dumb terminal cannot redraw a line.
     live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return LiveProgress(horizon) if live else PlainProgress(horizon)
+
+
+def _stage_line(name: str, done: str) -> str:
+    return f"{name}: {done}" if done else f"{name} …"
 
 
 def _duration(seconds: float) -> str:

@@ -148,6 +148,8 @@ def _table(
         value if isinstance(value, jax.core.Tracer) else np.asarray(value)
         for value in (real_numbers("times", times), real_numbers("states", states))
     )
+    if density.dim == 1 == x.ndim:  # one path of scalars
+        x = x.reshape(-1, 1)  # type: ignore[assignment]
     if x.ndim < 2 or x.shape[-1] != density.dim or t.ndim < 1 or t.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"`states` must have shape (..., times, {density.dim}) and `times` one entry for each "

@@ -18,6 +18,7 @@ from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .observed import in_unit
 from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
 
 
@@ -54,6 +55,7 @@ def simulate(
     *,
     params: Params | None = None,
     start: float | None = None,
+    unit: str | None = None,
 ) -> Paths:
     """Draw paths at given times from a transition density.
 
@@ -66,6 +68,8 @@ def simulate(
     - `x0`: the state at `start`: one state, a scalar in one dimension, or a law.
     - `paths`: number of paths.
     - `params`: parameters of the SDE, if the density has any.
+    - `unit`: the unit of the SDE's time, if `times` are dates, as for `diracflow.log_likelihood`.
+        Dates are counted from the first, at which the paths are at `x0`.
     - `start`: the time of `x0`, not after the first time. The default is the start time of the
         density; it is required if the density depends on the start time.
 
@@ -77,6 +81,7 @@ def simulate(
     (10, 3, 2)
     """
     key, params = checked_key(key), scalars(density, params)
+    times, _ = in_unit(times, None, unit)
     count = checked_count("paths", paths)
     began = began_at(density, start, "start")
     instants, gaps, jumps = jumps_to(times, began, density.horizon)

@@ -49,7 +49,7 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
     - `thing`: the law or the result.
     - `ax`: the `Axes` to draw in; by default those of a new figure.
     """
-    axis = _new_axes() if ax is None else ax
+    axis = _axes_of(ax)
     if isinstance(thing, AbstractDistribution):
         _draw_law(thing, axis)
     elif isinstance(thing, Bridge):
@@ -87,7 +87,7 @@ def history_panel(density: LearnedDensity, ax: Axes | None = None) -> Axes:
     - `ax`: the `Axes` to draw in; by default those of a new figure.
     """
     require_kind("density", density, LearnedDensity, "diracflow.learn")
-    axis = _new_axes() if ax is None else ax
+    axis = _axes_of(ax)
     # The first step has no previous velocity, hence no held-out residual.
     history = density.provenance.history[1:]
     times = np.array([record.time for record in history])
@@ -130,9 +130,13 @@ def _draw_posterior(draws: dict[str, Float[np.ndarray, " n"]], axis: Axes) -> No
         axis.set_xticks(range(len(names)), names)
 
 
-def _new_axes() -> Axes:
+def _axes_of(ax: Axes | None) -> Axes:
+    """Return the given `Axes`, or those of a new figure."""
     from matplotlib import pyplot  # whose figures are shown in notebooks
 
+    if ax is not None:
+        require_kind("ax", ax, Axes, "plt.subplots()")
+        return ax
     return pyplot.subplots(layout="constrained")[1]
 
 

@@ -198,7 +198,20 @@ function watch() {
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }
 
+// The first picture waits for programs to be compiled; a coarse one needs fewer of them.
+async function preview() {
+  at("caption").textContent = "Preparing the first picture…";
+  if (model.dim > 2) return;
+  try {
+    const coarse = await answers.picture(`${states.query(view, { picture: true })}&coarse=1`);
+    draw.panels(model, view, coarse, null);
+    at("caption").textContent = "Coarse picture: an estimate from 1024 draws. The density itself is being prepared…";
+    document.documentElement.dataset.coarse = "";
+  } catch { /* the request for the density itself says what is wrong */ }
+}
+
 async function main() {
+  at("caption").textContent = "Preparing…";
   try {
     model = await (await answers.asked("model", "")).json();
   } catch (error) {
@@ -213,6 +226,8 @@ async function main() {
   sliders();
   choices();
   handles();
+  for (const show of shows) show();
+  await preview();
   watch();
   refresh();
 }
