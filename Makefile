@@ -47,7 +47,7 @@ test-newest: .venv-newest/installed
 	@test -n "$(NEWEST)" || { echo "No Python after 3.11 runs here; name one with NEWEST=." >&2; exit 1; }
 	$(NEWEST) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
-		-e '.[view,infer]' hypothesis pytest pytest-timeout pytest-xdist safetensors
+		-e '.[infer]' hypothesis pytest pytest-timeout pytest-xdist safetensors
 	touch $@
 
 lint: $(STAMP)
