@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-slow test-newest lint types docs experiments clean
+.PHONY: install demo test test-slow test-newest lint types docs gallery experiments clean
 
 install: $(STAMP)
 
@@ -62,6 +62,10 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+# The pictures of the gallery, by the code on its page.
+gallery: $(STAMP)
+	$(BIN)/python docs/make_gallery.py
 
 # The paper's two experiments with the paper's flow; see experiments/README.md for run times.
 experiments: $(STAMP)
