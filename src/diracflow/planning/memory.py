@@ -42,7 +42,7 @@ def predicted_memory(
 ) -> float:
     """Return the predicted peak memory of a process that runs one training, in bytes.
 
-    All sizes in `settings` must be resolved. `docs/failures.md` compares predictions with
+    All sizes in `settings` must be resolved. `docs/limits.md` compares predictions with
     measurements.
     """
     samples = settings.samples
