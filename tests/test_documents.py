@@ -4,9 +4,12 @@
 run for real. The slow tests learn. A block after the line `<!-- not run -->` is left out.
 """
 
+import importlib.util
 import inspect
+import json
 import pathlib
 import re
+import shutil
 import warnings
 
 import pytest
@@ -19,6 +22,9 @@ from helpers import still_density
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("[bdex]*/**/*.md")])
+_SPEC = importlib.util.spec_from_file_location("notebook_pages", DOCS / "notebook_pages.py")
+notebook_pages = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(notebook_pages)
 _BLOCK = re.compile(r"(<!-- not run -->\n+)?```python\n(.*?)```", flags=re.DOTALL)
 
 
@@ -68,6 +74,20 @@ def test_pages_run(name, tmp_path, monkeypatch):
     if name not in LEARNED:
         monkeypatch.setattr(df, "learn", unmoved)
     run(DOCS / name, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", DOCS.glob("notebooks/*.ipynb"), ids=lambda path: path.stem)
+def test_notebooks_run_and_draw(path, tmp_path):
+    """In a copy of their folder, as for a user who downloads it."""
+    shutil.copytree(path.parent, tmp_path / "notebooks")
+    assert notebook_pages.page(tmp_path / "notebooks" / path.name).pictures
+
+
+def test_notebooks_are_kept_without_outputs():
+    for path in DOCS.glob("notebooks/*.ipynb"):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        assert not any(cell.get("outputs") for cell in cells)
 
 
 def test_pictures_of_pages_exist():

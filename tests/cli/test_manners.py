@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.cli.terminal import message_of
 from helpers import still_density
 
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
