@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 from ..sde.argument_checks import checked_number
@@ -29,7 +30,7 @@ DENSITY_MAP, ERROR_MAP = "viridis", "magma"
 _RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
-    "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+    "axes.prop_cycle": cycler(color=PALETTE),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "image.origin": "lower",
