@@ -1,4 +1,4 @@
-"""Draw the paper's figures, and write the table of errors into `docs/paper.md`.
+"""Draw the paper's figures, and write them and the table of errors into `docs/paper.md`.
 
 Learned densities are kept in `runs/paper` and read from there the next time. The preset `paper` has
 the paper's flow and settings; `quick` and `accurate` are ours.
@@ -22,6 +22,15 @@ from diracflow.view.axes import box_around, plane
 ROOT = Path(__file__).parents[1]
 FIGURES, KEPT = ROOT / "docs" / "images" / "paper", ROOT / "runs" / "paper"
 PAGE, BEGIN, END = ROOT / "docs" / "paper.md", "<!-- results -->\n", "<!-- end of results -->"
+CAPTIONS = {
+    "joint": "Figure 1: joint density of Beneš at t = 3, exact, learned and difference",
+    "moulding": "Figure 2: samples of the source after each layer",
+    "conditional": "Figure 3: density of the first component given the second, over time",
+    "benes_error": "Figure 3: error of Beneš over time",
+    "mixture": "Figure 4: Beneš from the mixture; exact by quadrature, learned by 1750 draws",
+    "section": "Figure 5: section of the sheared process at t = 1",
+    "sheared_error": "Figure 5: error of the sheared process over time",
+}
 # The paper's equation (24): weight, centre of both components, and width of each Gaussian.
 MIXTURE = ((0.25, 1.0, 0.1), (0.75, -0.75, 0.5))
 
@@ -92,7 +101,13 @@ def table(errors: dict[str, float], options: argparse.Namespace) -> str:
     rows = [f"| {name} | {value:.1e} |" for name, value in errors.items()]
     command = f"`python experiments/paper.py --preset {options.preset} --starts {options.starts}`"
     head = f"Preset `{options.preset}`, seed {options.seed}: {command}, diracflow {df.__version__}."
-    return "\n".join([head, "", "| what | relative squared L2 error |", "|---|---|", *rows, ""])
+    pictures = [line for name, text in CAPTIONS.items() for line in ("", _picture(name, text))]
+    lines = [head, "", "| what | relative squared L2 error |", "|---|---|", *rows, *pictures]
+    return "\n".join([*lines, ""])
+
+
+def _picture(name: str, text: str) -> str:
+    return f"![{text}](images/paper/{name}.png)\n\n*{text}.*"
 
 
 def main(options: argparse.Namespace) -> None:
