@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-slow test-newest lint types docs experiments clean
+.PHONY: install demo test test-slow test-newest lint types docs gallery experiments clean
 
 install: $(STAMP)
 
@@ -47,7 +47,7 @@ test-newest: .venv-newest/installed
 	@test -n "$(NEWEST)" || { echo "No Python after 3.11 runs here; name one with NEWEST=." >&2; exit 1; }
 	$(NEWEST) -m venv .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
-		-e '.[view,infer]' hypothesis pytest pytest-timeout pytest-xdist safetensors
+		-e '.[infer]' hypothesis pytest pytest-timeout pytest-xdist safetensors
 	touch $@
 
 lint: $(STAMP)
@@ -63,10 +63,13 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
-# The paper's two experiments with the paper's flow; see experiments/README.md for run times.
+# The pictures of the gallery, by the code on its page.
+gallery: $(STAMP)
+	$(BIN)/python docs/make_gallery.py
+
+# The paper's figures and errors, with the paper's flow: a quarter of an hour and more on two cores.
 experiments: $(STAMP)
-	$(BIN)/python experiments/benes.py
-	$(BIN)/python experiments/sheared.py
+	$(BIN)/python experiments/paper.py
 
 clean:
 	rm -rf .venv .venv-newest runs dist site .pytest_cache .mypy_cache .ruff_cache

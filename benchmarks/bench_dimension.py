@@ -35,6 +35,7 @@ import diracflow as df
 from bench_accuracy import case as accuracy_case
 from diracflow.density.summary import certificate_table
 from diracflow.evaluate.errors import study
+from diracflow.view.axes import panels, style
 
 CASES: dict[str, Callable[[int], df.models.Model]] = {
     "benes": lambda dim: df.models.benes(dim=dim),
@@ -135,25 +136,27 @@ def _bound(density: df.TransitionDensity, options: argparse.Namespace) -> dict:
     }
 
 
+_MARKS = "os^D"  # of cases, for print in grey
+
+
+@style()
 def plot(lines: Path, picture: Path) -> None:
     """Error, certificate and cost against the dimension."""
-    import matplotlib.pyplot as plt
-
     rows = [json.loads(line) for line in lines.read_text().splitlines() if line.strip()]
     rows = [row for row in rows if "failure" not in row]
-    figure, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
-    panels = {
+    figure, axes = panels(10.0, 5.6, 2, 2)
+    shown = {
         "relative squared L2 error at the end": "error",
         "certified bound at the end": "certificate_at_horizon",
         "seconds per step": "step_s",
         "share of the horizon reached": "share",
     }
-    for axis, (title, quantity) in zip(axes, panels.items(), strict=True):
+    for axis, (title, quantity) in zip(axes.flat, shown.items(), strict=True):
         _panel(axis, rows, quantity)
         axis.set(title=title, xlabel="dimension")
         axis.set_yscale("linear" if quantity == "share" else "log")
-    axes[0].legend(frameon=False)
-    figure.savefig(picture, dpi=150)
+    axes[0, 0].legend()
+    figure.savefig(picture, dpi=100)
 
 
 def _panel(axis, rows: list[dict], quantity: str) -> None:
@@ -162,11 +165,11 @@ def _panel(axis, rows: list[dict], quantity: str) -> None:
         own = [row for row in own if row["case"] == name and row.get(quantity) is not None]
         own.sort(key=lambda row: row["dim"])
         dims, values = [row["dim"] for row in own], [row[quantity] for row in own]
-        axis.plot(dims, values, color=f"C{index}", label=name)
+        axis.plot(dims, values, "-" + _MARKS[index], color=f"C{index}", label=name)
         # Hollow: the training did not reach its horizon, and is judged where it ended.
         for row in own:
             fill = f"C{index}" if row["status"] == "FINISHED" else "white"
-            axis.plot(row["dim"], row[quantity], "o", mec=f"C{index}", mfc=fill)
+            axis.plot(row["dim"], row[quantity], _MARKS[index], mec=f"C{index}", mfc=fill)
 
 
 def _main() -> None:

@@ -1,4 +1,4 @@
-"""What the site needs beyond Markdown: formulas as MathML, and pages that live outside docs/.
+"""What the site needs beyond Markdown: MathML, pages from elsewhere, notebooks that are run.
 
 MathML is text that browsers draw themselves: no script, no font and no request.
 """
@@ -6,10 +6,14 @@ MathML is text that browsers draw themselves: no script, no font and no request.
 import html
 import logging
 import re
+import sys
 from pathlib import Path
 
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parent))
+from notebook_pages import page
 
 _LOG = logging.getLogger("mkdocs.hooks.formulas")
 # Pages of the site, and where they are kept.
@@ -17,6 +21,7 @@ _OUTSIDE = {
     "benchmarks.md": "benchmarks/README.md",
     "experiments.md": "experiments/README.md",
     "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
 }
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.DOTALL)
 # Spaces that the converter does not set: about the name of a function; and none beside a bar.
@@ -37,21 +42,27 @@ def on_files(files, config):
     for path in sorted((root / "examples").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         files.append(File.generated(config, f"examples/{path.name}", content=text))
+    for path in sorted((root / "docs" / "notebooks").glob("*.ipynb")):
+        _LOG.info("Running %s", path.name)
+        found = page(path)
+        for name, content in {f"{path.stem}.md": found.text, **found.pictures}.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
-    return _inwards(markdown)
+    return _inwards(markdown, page.file.src_uri.count("/"))
 
 
 def on_page_content(content, page, config, files):
     return _FORMULA.sub(lambda found: _mathml(found, page.file.src_uri), content)
 
 
-def _inwards(text):
+def _inwards(text, depth=0):
     """Links between the repository's folders, as links between pages of the site."""
+    up = "../" * depth
     for name, path in _OUTSIDE.items():
-        text = text.replace(f"](../{path}", f"]({name}").replace(f"]({path}", f"]({name}")
+        text = text.replace(f"](../{up}{path}", f"]({up}{name}").replace(f"]({path}", f"]({name}")
     return text.replace("](../examples/", "](examples/").replace("](../docs/", "](")
 
 

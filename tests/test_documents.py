@@ -4,14 +4,14 @@
 run for real. The slow tests learn. A block after the line `<!-- not run -->` is left out.
 """
 
+import importlib.util
 import inspect
+import json
 import pathlib
 import re
+import shutil
 import warnings
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import diracflow as df
@@ -21,6 +21,10 @@ from helpers import still_density
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("[bdex]*/**/*.md")])
+_SPEC = importlib.util.spec_from_file_location("notebook_pages", DOCS / "notebook_pages.py")
+notebook_pages = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(notebook_pages)
 _BLOCK = re.compile(r"(<!-- not run -->\n+)?```python\n(.*?)```", flags=re.DOTALL)
 
 
@@ -36,85 +40,67 @@ def unmoved(sde, starts, horizon, *, key, params=None, start_time=0.0, progress=
     return still_density(Model("own", sde, starts, horizon, None, params or {}, start_time))
 
 
-def run(path, folder, monkeypatch, **names):
+def run(path, folder, monkeypatch):
     monkeypatch.chdir(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", df.OutsideWarning)
         # In brackets: else the source of functions would be looked for in the page.
-        exec(compile(code(path), f"<{path.name}>", "exec"), names)
+        exec(compile(code(path), f"<{path.name}>", "exec"), {})
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("README.md", marks=pytest.mark.slow), "docs/index.md"]
-)
-def test_front_pages_run(name, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(df, "learn", unmoved)
-    run(ROOT / name, tmp_path, monkeypatch)
+    run(ROOT / "README.md", tmp_path, monkeypatch)
     assert (tmp_path / "model.dflow").exists()
 
 
-@pytest.mark.slow
-def test_tutorial_runs(tmp_path, monkeypatch):
-    run(DOCS / "tutorial.md", tmp_path, monkeypatch)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"joint.pdf", "planes.svg", "report.html", "benes.dflow"}
+# Pages whose densities are really learned: coordinates of domains and own classes need it.
+LEARNED = {"domains.md", "extending.md"}
+FAST = {"index.md", "extending.md"}
 
 
-def examples():
-    """What pages take for granted."""
-    ou = df.models.ornstein_uhlenbeck(2)
-    times = jnp.linspace(0.0, 4.0, 9)
-    return {
-        "jax": jax,
-        "jnp": jnp,
-        "np": np,
-        "df": df,
-        "key": jax.random.key(0),
-        "norm": jax.scipy.stats.norm,
-        "density": still_density(ou),
-        "times": times,
-        "x": jnp.zeros(2),
-        "x0": jnp.zeros(2),
-        "x1": jnp.ones(2),
-        "t": 0.5,
-    }
+def pages():
+    """Pages with code, those that take long marked as slow."""
+    for path in sorted(DOCS.glob("*.md")):
+        if code(path) and path.name != "gallery.md":  # run by `docs/make_gallery.py`
+            marks = [] if path.name in FAST else [pytest.mark.slow]
+            yield pytest.param(path.name, marks=marks, id=path.stem)
 
 
-PAGES = {
-    "bridges.md": {"observations": jnp.zeros((9, 1))},
-    "domains.md": {},
-    "figures.md": {},
-    "forecasts.md": {"observations": jnp.zeros((9, 1))},
-    "laws.md": {},
-    "other_libraries.md": {},
-    "own_sde.md": {},
-    "parameters.md": {},
-    "uses.md": {"states": 0.1 * jnp.cos(jnp.arange(9.0))[:, None]},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", pages())
 def test_pages_run(name, tmp_path, monkeypatch):
-    if name != "domains.md":  # whose coordinates only `learn` finds
+    """Blocks of a page run in order and need nothing else."""
+    if name not in LEARNED:
         monkeypatch.setattr(df, "learn", unmoved)
-    run(DOCS / name, tmp_path, monkeypatch, **examples(), **PAGES[name])
+    run(DOCS / name, tmp_path, monkeypatch)
 
 
-def test_the_page_on_extensions_runs(tmp_path, monkeypatch):
-    """Objects of a user's own are learned with, saved and loaded."""
-    run(DOCS / "extending.md", tmp_path, monkeypatch)
-    assert (tmp_path / "decay.dflow").exists()
+@pytest.mark.slow
+@pytest.mark.parametrize("path", DOCS.glob("notebooks/*.ipynb"), ids=lambda path: path.stem)
+def test_notebooks_run_and_draw(path, tmp_path):
+    """In a copy of their folder, as for a user who downloads it."""
+    shutil.copytree(path.parent, tmp_path / "notebooks")
+    assert notebook_pages.page(tmp_path / "notebooks" / path.name).pictures
 
 
-def test_every_page_with_code_is_run():
-    with_code = {path.name for path in DOCS.glob("*.md") if code(path)}
-    assert with_code == {"index.md", "tutorial.md", "extending.md", *PAGES}
+def test_notebooks_are_kept_without_outputs():
+    for path in DOCS.glob("notebooks/*.ipynb"):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        assert not any(cell.get("outputs") for cell in cells)
 
 
-def test_every_status_has_an_answer():
-    entries = re.findall(r"^### `(\w+)`$", (DOCS / "faq.md").read_text("utf-8"), flags=re.MULTILINE)
-    assert set(entries) == set(df.Status.__members__)
+def test_pictures_of_pages_exist():
+    for path in PROSE:
+        found = re.findall(r"!\[[^\]]*\]\((?!https)([^)]+)\)", path.read_text("utf-8"))
+        assert [name for name in found if not (path.parent / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_are_short(path):
+    """Under 120 characters, but for rows of tables."""
+    lines = path.read_text("utf-8").splitlines()
+    assert [line for line in lines if len(line) >= 120 and not line.startswith("|")] == []
 
 
 def test_the_reference_holds_every_public_name():

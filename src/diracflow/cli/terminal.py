@@ -88,8 +88,6 @@ def message_of(error: BaseException) -> str:
         return f"{code.name.capitalize()}."
     if isinstance(error, MemoryError):
         return f"Out of memory. {error}".strip()
-    if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
-        return "Figures need matplotlib: `pip install 'diracflow[view]'`."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if code is Exit.BUG:

@@ -1,7 +1,7 @@
 """Methods `plot` of laws and results.
 
-Figures are made by the package `view`, which comes after all others and needs the extra `view`. It
-is therefore imported by name, when a figure is asked for.
+Figures are made by the package `view`, which comes after all others and imports matplotlib. It is
+therefore imported by name, when a figure is asked for.
 """
 
 import importlib
@@ -17,8 +17,4 @@ def plotted(thing: Any, ax: Any = None, drawing: str = "one_panel") -> Any:
     - `ax`: a matplotlib `Axes`; by default that of a new figure.
     - `drawing`: the name of the function in `view.one_panel`.
     """
-    try:
-        module = importlib.import_module("diracflow.view.one_panel")
-    except ImportError as error:
-        raise ImportError("`plot` needs matplotlib: `pip install 'diracflow[view]'`.") from error
-    return getattr(module, drawing)(thing, ax)
+    return getattr(importlib.import_module("diracflow.view.one_panel"), drawing)(thing, ax)

@@ -42,8 +42,8 @@ def predicted_memory(
 ) -> float:
     """Return the predicted peak memory of a process that runs one training, in bytes.
 
-    All sizes in `settings` must be resolved. `docs/failures.md` compares predictions with
-    measurements.
+    All sizes in `settings` must be resolved. The prediction has not been compared with measurements
+    over a range of sizes.
     """
     samples = settings.samples
     assert samples is not None  # resolved with the number of parameters

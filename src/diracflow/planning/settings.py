@@ -232,7 +232,7 @@ def _one_of(name: str, value: Any, choices: tuple[str, ...], kind: type | None =
 PRESETS = {
     "quick": Settings(tolerance=1.5e-2),
     "accurate": Settings(),
-    # See docs/method.md for what the paper leaves open.
+    # See docs/paper.md for what the paper leaves open.
     "paper": Settings(
         tolerance=1e-3,
         method="galerkin",

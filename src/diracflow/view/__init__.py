@@ -1,6 +1,6 @@
 """Figures as functions that return a matplotlib `Figure`, and an HTML page of them: `report`.
 
-This package needs the extra `view`.
+It imports matplotlib.
 """
 
 from .densities import comparison as comparison

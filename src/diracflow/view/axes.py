@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 from ..sde.argument_checks import checked_number
@@ -22,11 +23,14 @@ from ..transition.frozen import Frozen
 from ..transition.transition_density import AbstractTransitionDensity, require_density
 
 LEARNED, SOURCE, EXACT = "#0072b2", "#d55e00", "#000000"
+# Colours of components and cases.
+PALETTE = (LEARNED, SOURCE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DENSITY_MAP, ERROR_MAP = "viridis", "magma"
 
 _RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
+    "axes.prop_cycle": cycler(color=PALETTE),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "image.origin": "lower",

@@ -17,12 +17,20 @@ from ..uses.filtering import Filtered
 from ..uses.forecasts import Forecast
 from ..uses.simulation import Paths
 from ..uses.smoothing import Smoothed
-from .axes import DENSITY_MAP, EXACT, LEARNED, SOURCE, box_around, plane, require_kind, style
+from .axes import (
+    DENSITY_MAP,
+    EXACT,
+    LEARNED,
+    PALETTE,
+    SOURCE,
+    box_around,
+    plane,
+    require_kind,
+    style,
+)
 
 # Draws that locate a law, points of a curve, and points along each side of a plane.
 _DRAWS, _CURVE, _SIDE = 4000, 400, 121
-# Colours of components, from the palette of Okabe and Ito.
-_COLOURS = (LEARNED, SOURCE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 # Fields of the records of a training, with label, line and colour.
 _HISTORY = (
     ("residual", "residual, in sample", "--", SOURCE),
@@ -187,7 +195,7 @@ def _weighted_bands(paths: Any, weights: Any) -> Float[np.ndarray, "3 n d"]:
 
 def _draw_bands(axis: Axes, times: Any, bands: Float[np.ndarray, "3 n d"]) -> None:
     for component in range(bands.shape[-1]):
-        colour = _COLOURS[component % len(_COLOURS)]
+        colour = PALETTE[component % len(PALETTE)]
         low, middle, high = bands[..., component]
         axis.fill_between(np.asarray(times), low, high, color=colour, alpha=0.25, linewidth=0)
         axis.plot(np.asarray(times), middle, color=colour, label=f"$x_{component + 1}$")

@@ -3,7 +3,7 @@
 import { Axes, fitted, ink, shown, ticks } from "./axes.js";
 import { scale } from "./colours.js";
 
-const MARGIN = { left: 48, right: 58, top: 8, bottom: 42 };
+const MARGIN = { left: 48, right: 80, top: 8, bottom: 42 };
 // Largest number of pixels computed along a side.
 const FINEST = 560;
 
