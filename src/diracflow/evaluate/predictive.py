@@ -30,10 +30,8 @@ from ..uses.underlying_sde import scalars
 _TOGETHER, _TINY = 256, 1e-12
 
 
-class Test(NamedTuple):
-    """A statistic and its p-value, one for each component."""
-
-    __test__ = False  # the name would make pytest collect it
+class Outcome(NamedTuple):
+    """A test statistic and its p-value, one for each component."""
 
     statistic: Float[np.ndarray, " k"]
     p: Float[np.ndarray, " k"]
@@ -61,7 +59,7 @@ class PredictiveCheck:
         late = self.times > time
         return PredictiveCheck(self.times[late], self.transforms[late], self.log_scores[late])
 
-    def tests(self, lags: int = 10) -> dict[str, Test]:
+    def tests(self, lags: int = 10) -> dict[str, Outcome]:
         """Return tests of each component; small p-values reject the model.
 
         `"uniform"` is Kolmogorov and Smirnov's test of the transforms. `"independent"` and
@@ -75,9 +73,9 @@ class PredictiveCheck:
         checked_count("lags", lags)
         scores = self.normal_scores
         uniform = [kstest(column, "uniform") for column in self.transforms.T]
-        found = {"uniform": Test(*np.array([(r.statistic, r.pvalue) for r in uniform]).T)}
+        found = {"uniform": Outcome(*np.array([(r.statistic, r.pvalue) for r in uniform]).T)}
         for name, values in {"independent": scores, "variance": scores**2}.items():
-            found[name] = Test(*np.array([ljung_box(column, lags) for column in values.T]).T)
+            found[name] = Outcome(*np.array([ljung_box(column, lags) for column in values.T]).T)
         return found
 
     def plot(self, ax: Any = None) -> Any:
@@ -232,7 +230,8 @@ def _predicted(
     return jax.lax.map(one, (keys, laws, jumps, y))
 
 
-class Comparison(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Comparison:
     """Sum of the differences of two models' log scores, and its standard error."""
 
     difference: float  # positive if the first model predicts better
@@ -260,7 +259,7 @@ def compare(
         real_numbers("log scores", getattr(check, "log_scores", check)) for check in (first, second)
     ]
     times = [check.times for check in (first, second) if isinstance(check, PredictiveCheck)]
-    if len(times) == 2 and not np.array_equal(*times):
+    if len(times) == 2 and not np.array_equal(times[0], times[1]):
         raise ValueError("Both models must predict at the same times.")
     if scores[0].shape != scores[1].shape or scores[0].ndim != 1 or len(scores[0]) < 2:
         raise ValueError(

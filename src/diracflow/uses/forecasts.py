@@ -128,7 +128,7 @@ def forecast(
     ((3, 5, 2), (2, 2))
     """
     key, params = checked_key(key), scalars(density, params)
-    levels = jnp.atleast_1d(checked_levels("quantiles", quantiles))
+    levels = jnp.atleast_1d(checked_levels("quantiles", np.asarray(quantiles)))
     jump_key, draw_key, pick_key = jr.split(key, 3)
     began, present = _present(pick_key, density, filtered, start)
     instants = _future(*in_unit(times, None, unit, origin)[:1], began)
@@ -142,7 +142,16 @@ def forecast(
     table = jnp.asarray(nodes), jnp.asarray(gaps), jnp.asarray(begins)
     restricted = density._restricted(jnp.asarray(np.max(gaps)))
     found = _summaries(restricted, draw_key, starts, table, levels, params)
-    return Forecast(jnp.asarray(instants), *found, density, params, starts, nodes, begins)
+    return Forecast(
+        times=jnp.asarray(instants),
+        levels=levels,
+        **found,
+        density=density,
+        params=params,
+        starts=starts,
+        nodes=nodes,
+        begins=begins,
+    )
 
 
 def _present(
@@ -209,11 +218,11 @@ def _summaries(
     table: tuple[Array, Array, Array],
     levels: Float[Array, " q"],
     params: dict[str, Any],
-) -> tuple[Array, ...]:
-    """Return means, variances, levels, quantiles and the fraction outside, at each time."""
+) -> dict[str, Any]:
+    """Return means, variances, quantiles and the fraction outside, at each time."""
     each = -(-_DRAWS // starts.shape[1])
 
-    def at(row: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+    def at(row: tuple[Array, Array, Array]) -> dict[str, Any]:
         node, gap, begin = row
         x0 = starts[node]
         conditioning: dict[str, Any] = {
@@ -222,8 +231,11 @@ def _summaries(
         }
         # The same noise at all times, so that fans are smooth.
         x = density.sample(key, gap, x0, (each,), **conditioning).reshape(-1, density.dim)
-        outside = jnp.mean(density.outside(x0, **conditioning))
-        return jnp.mean(x, axis=0), jnp.var(x, axis=0), jnp.quantile(x, levels, axis=0), outside
+        return {
+            "means": jnp.mean(x, axis=0),
+            "variances": jnp.var(x, axis=0),
+            "quantiles": jnp.quantile(x, levels, axis=0),
+            "outside": jnp.mean(density.outside(x0, **conditioning)),
+        }
 
-    means, variances, quantiles, outside = jax.lax.map(at, table)
-    return means, variances, levels, quantiles, outside
+    return jax.lax.map(at, table)
