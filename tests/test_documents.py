@@ -85,6 +85,7 @@ PAGES = {
     "domains.md": {},
     "figures.md": {},
     "laws.md": {},
+    "noisy_data.md": {},
     "other_libraries.md": {},
     "own_sde.md": {},
     "parameters.md": {},
