@@ -71,7 +71,9 @@ class Tuning(eqx.Module):
 
     def after_noise(self, gain: Array, change: Float[Array, " chains"]) -> "Tuning":
         """Return the tuning after a move of the noise that changed the log-evidence."""
-        excess = jnp.mean(jnp.minimum(change**2, 4 * _CHANGE)) / _CHANGE
+        # Infinite or undefined changes count as large ones.
+        squares = jnp.where(jnp.abs(change) < 2 * _CHANGE**0.5, change**2, 4 * _CHANGE)
+        excess = jnp.mean(squares) / _CHANGE
         log_decay = jnp.clip(self.log_decay + gain * (1 - excess), jnp.log(_CLOSEST), 0.0)
         return eqx.tree_at(lambda t: t.log_decay, self, log_decay)
 
@@ -127,55 +129,35 @@ class MarginalSampler(eqx.Module):
         self, key: PRNGKeyArray, index: Array, chains: Chains
     ) -> tuple[Chains, dict[str, Array]]:
         """Return the chains after the moves of one draw, and what is recorded of it."""
-        first, tuned = index * _MOVES, self.correlation is None
-        if tuned:
-            move = lambda: self._move_noise(key, first, chains)
-            joint = lambda: self._move(key, first, chains)
-            chains, *shares = jax.lax.cond(index < self.warmup, move, joint)
-        else:
-            chains, *shares = self._move(key, first, chains)
 
-        def again(i: Array, carry: tuple) -> tuple:
-            chains, *shares = carry
-            chains, *more = self._move(key, first + i, chains)
-            return chains, *(a + b for a, b in zip(shares, more, strict=True))
+        def move(i: Array, carry: tuple[Chains, Array, Array]) -> tuple[Chains, Array, Array]:
+            chains, *shares = self._move(key, index * _MOVES + i, carry[0])
+            return chains, carry[1] + shares[0] / _MOVES, carry[2] + shares[1] / _MOVES
 
-        chains, *sums = jax.lax.fori_loop(1, _MOVES, again, (chains, *shares))
-        return chains, self._record(chains, *(total / _MOVES for total in sums))
+        none = jnp.zeros_like(chains.points.log_prior)
+        chains, *means = jax.lax.fori_loop(0, _MOVES, move, (chains, none, none))
+        return chains, self._record(chains, *means)
 
     def _move(self, key: PRNGKeyArray, index: Array, chains: Chains) -> tuple[Chains, Array, Array]:
         """Return chains after one move; probabilities of acceptance, and of an undefined one."""
-        step_key, *keys = jr.split(jr.fold_in(key, index), 3)
+        step_key, noise_key, accept_key = jr.split(jr.fold_in(key, index), 3)
         old, tuning = chains.points, chains.tuning
-        normal = jr.normal(step_key, old.position.shape)
-        new = self._proposed(keys[0], chains, old.position + tuning.steps(normal))
-        after, acceptance, undefined = _accepted(keys[1], old, new)
-        tuned = tuning.after(self._gain(index), after.position, acceptance)
+        # To find the correlation, the first move of each draw of the warm-up keeps parameters.
+        alone = (index % _MOVES == 0) & (index < self.warmup * _MOVES) & (self.correlation is None)
+        steps = tuning.steps(jr.normal(step_key, old.position.shape))
+        fresh = self.process.noise(noise_key, len(steps))
+        position = old.position + jnp.where(alone, 0.0, steps)
+        new = self._points(position, tuning.noise(old.noise, fresh))
+        after, acceptance, undefined = _accepted(accept_key, old, new)
+        gain = self._gain(index)
+        with_steps = tuning.after(gain, after.position, acceptance)
+        with_noise = tuning.after_noise(gain, new.run.total - old.run.total)
+        tuned = jax.tree.map(lambda a, b: jnp.where(alone, a, b), with_noise, with_steps)
         return Chains(after, tuned), acceptance, undefined
-
-    def _move_noise(
-        self, key: PRNGKeyArray, index: Array, chains: Chains
-    ) -> tuple[Chains, Array, Array]:
-        """As `_move`, with the same parameters."""
-        _, *keys = jr.split(jr.fold_in(key, index), 3)
-        old = chains.points
-        new = self._proposed(keys[0], chains, old.position)
-        after, acceptance, undefined = _accepted(keys[1], old, new)
-        change = new.run.total - old.run.total
-        finite = jnp.where(jnp.isfinite(change), change, jnp.finfo(change.dtype).max ** 0.5)
-        return (
-            Chains(after, chains.tuning.after_noise(self._gain(index), finite)),
-            acceptance,
-            undefined,
-        )
 
     def _gain(self, index: Array) -> Float[Array, ""]:
         """Return the rate of adaptation at one move; zero after the warm-up."""
         return jnp.where(index < self.warmup * _MOVES, (index + _OFFSET) ** -_EXPONENT, 0.0)
-
-    def _proposed(self, key: PRNGKeyArray, chains: Chains, position: Array) -> Points:
-        fresh = self.process.noise(key, len(position))
-        return self._points(position, chains.tuning.noise(chains.points.noise, fresh))
 
     def _points(self, position: Float[Array, "chains k"], noise: Noise) -> Points:
         run = self.process.run(noise, self.params(position))

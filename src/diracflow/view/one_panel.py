@@ -114,7 +114,7 @@ def _draw_transforms(transforms: Float[np.ndarray, "n k"], axis: Axes) -> None:
     low, high = binom.interval(0.95, count, 1 / bins)
     axis.axhspan(low * bins / count, high * bins / count, color="0.85", label="uniform, 95 %")
     for component, values in enumerate(transforms.T):
-        look: Any = {"histtype": "step", "color": _COLOURS[component % len(_COLOURS)]}
+        look: Any = {"histtype": "step", "color": PALETTE[component % len(PALETTE)]}
         name = f"component {component + 1}"
         axis.hist(values, bins, range=(0.0, 1.0), density=True, linewidth=1.5, label=name, **look)
     axis.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
