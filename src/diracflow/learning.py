@@ -165,16 +165,13 @@ def learn(
                     loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
                     run = functools.partial(identity, problem, prepared.plan, key)
                     checkpointer.resume(run, loop)
-                    status = _run(loop, checkpointer, prepared, display)
+                    train = functools.partial(_run, loop, checkpointer, prepared, display)
+                    status = train()
             with watched(display.stage, *_time_left(settings, loop, called)):
                 if loop is None:
                     density = _source_density(problem, prepared, called, key)
                 else:
-                    density = _density(problem, prepared, loop, status, key)
-                    if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
-                        loop.divides = False  # the rest would be composed by quasi-Monte Carlo
-                        status = _run(loop, checkpointer, prepared, display)
-                        density = _density(problem, prepared, loop, status, key)
+                    density = _density(problem, prepared, loop, status, train, key)
                     if settings.method == "auto":
                         density = _at_the_horizon(density, prepared, problem, settings, key)
                 if certify and density.horizon > 0:
@@ -242,17 +239,31 @@ def _announcement(prepared: Prepared) -> str:
 
 
 def _density(
+    problem: Problem,
+    prepared: Prepared,
+    loop: TimeLoop,
+    status: Status,
+    train: Callable[[], Status],
+    key: PRNGKeyArray,
+) -> LearnedDensity:
+    """Return what a loop has learned; `train` continues it where no lattice can compose the rest."""
+    density = _as_it_is(problem, prepared, loop, status, key)
+    if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
+        loop.divides = False  # the rest would be composed by quasi-Monte Carlo
+        density = _as_it_is(problem, prepared, loop, train(), key)
+    _warn_of_sampling(density)
+    return density
+
+
+def _as_it_is(
     problem: Problem, prepared: Prepared, loop: TimeLoop, status: Status, key: PRNGKeyArray
 ) -> LearnedDensity:
-    """Return what a loop has learned."""
     if status is Status.DIVIDED:
         prepared, status = _divided(prepared, loop.clock**2), Status.FINISHED
     course = Course(status, loop.seconds(), tuple(loop.history))
     trained = _with_provenance(problem, prepared, loop.trajectory(), course, key)
     late = trained.with_provenance(status=Status.TIME_LIMIT)
-    density = in_time(trained.composed, late if status is Status.FINISHED else trained)
-    _warn_of_sampling(density)
-    return density
+    return in_time(trained.composed, late if status is Status.FINISHED else trained)
 
 
 def _divided(prepared: Prepared, reach: float) -> Prepared:
