@@ -20,7 +20,7 @@ def example(name):
 
 @pytest.mark.parametrize("path", list(FOLDER.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path):
-    assert len(path.read_text().splitlines()) <= 60
+    assert len(path.read_text().splitlines()) <= 80
 
 
 def test_benes_bridge(tmp_path, capsys):
@@ -53,3 +53,15 @@ def test_euler_is_biased_where_the_density_is_not():
         # Euler's limits are (1 - exp(-1.2)) = 0.70 and 0.49: many standard errors away.
         error = found["Euler"].standard_errors[name]
         assert abs(found["Euler"].params[name] - true[name]) > 8 * error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["langevin_velocity", "heston_variance"])
+def test_a_component_that_is_never_seen(name):
+    module = example(name)
+    tree, inside = module.main()
+    # Errors at successive times are alike; a dozen independent ones, five standard deviations.
+    assert inside[1] > 0.9 - 5 * np.sqrt(0.9 * 0.1 / 12)
+    for parameter, value in module.TRUE.items():
+        draws = tree.posterior[parameter]
+        assert abs(float(draws.mean()) - value) < 5 * float(draws.std())
