@@ -1,8 +1,8 @@
 """How volatile is a market of which only the prices are seen?
 
 Heston's variance is hidden, and so are its four parameters. Prices are seen once a week, with an
-error of 0.3 %. Particle marginal Metropolis--Hastings draws parameters and variances
-together; each filter jumps from week to week by the learned density.
+error of 0.3 %. Particle marginal Metropolis--Hastings draws parameters and variances together; each
+filter jumps from week to week by the learned density.
 
 Run: python examples/heston_variance.py
 """
@@ -15,7 +15,8 @@ from jax.scipy.stats import norm
 
 import diracflow as df
 
-ERROR, WEEK, COUNT = 0.003, 1 / 52, 156
+ERROR, WEEK, COUNT = 0.003, 1 / 52, 78
+SIZES = {"particles": 100, "chains": 2, "warmup": 100, "draws": 200}
 TRUE = {"rate": 5.0, "level": 0.04, "noise": 0.4, "leverage": -0.6}
 PRIOR = {
     "rate": df.Uniform(2.0, 8.0),
@@ -47,13 +48,13 @@ def observe(x, y):
     return norm.logpdf(y[0], x[0], ERROR)
 
 
-def main(density: df.AbstractTransitionDensity | None = None, draws: int = 2000):
+def main(density: df.AbstractTransitionDensity | None = None, **sizes: int):
     jax.config.update("jax_enable_x64", True)
     density = learned() if density is None else density
     times = WEEK * np.arange(1, COUNT + 1)
     [truth] = np.asarray(df.simulate(1, density, times, np.array([0.0, 0.04]), params=TRUE).states)
     seen = truth[:, :1] + ERROR * np.asarray(jr.normal(jr.key(2), (COUNT, 1)))
-    tree = df.infer(jr.key(3), density, times, seen, PRIOR, observe=observe, draws=draws)
+    tree = df.infer(3, density, times, seen, PRIOR, observe=observe, **(SIZES | sizes))
     for name, value in TRUE.items():
         mean, deviation = float(tree.posterior[name].mean()), float(tree.posterior[name].std())
         print(f"{name:<9} {mean:.3f} ± {deviation:.3f}  (true {value})")

@@ -15,7 +15,8 @@ from jax.scipy.stats import norm
 
 import diracflow as df
 
-ERROR, GAP, COUNT = 0.1, 0.4, 100
+ERROR, GAP, COUNT = 0.1, 0.4, 60
+SIZES = {"particles": 30, "chains": 2, "warmup": 100, "draws": 200}
 TRUE = {"friction": 0.8, "noise": 0.8}
 PRIOR = {"friction": df.Uniform(0.3, 2.0), "noise": df.Uniform(0.4, 1.5)}
 STARTS = df.Normal(0.0, 1.0)
@@ -41,14 +42,13 @@ def observe(x, y):
     return norm.logpdf(y[0], x[0], ERROR)
 
 
-def main(density: df.AbstractTransitionDensity | None = None, draws: int = 1000):
+def main(density: df.AbstractTransitionDensity | None = None, **sizes: int):
     jax.config.update("jax_enable_x64", True)
     density = learned() if density is None else density
     times = GAP * np.arange(1, COUNT + 1)
     [truth] = np.asarray(df.simulate(1, density, times, np.ones(2), params=TRUE).states)
     seen = truth[:, :1] + ERROR * np.asarray(jr.normal(jr.key(2), (COUNT, 1)))
-    tree = df.infer(jr.key(3), density, times, seen, PRIOR, observe=observe, draws=draws)
-
+    tree = df.infer(3, density, times, seen, PRIOR, observe=observe, **(SIZES | sizes))
     for name, value in TRUE.items():
         mean, deviation = float(tree.posterior[name].mean()), float(tree.posterior[name].std())
         print(f"{name:<9} {mean:.2f} ± {deviation:.2f}  (true {value})")

@@ -88,3 +88,15 @@ def test_the_oscillator_is_compared_with_red_noise(tmp_path):
     # The hidden component is known less well than the one that is seen.
     assert np.all(np.mean(found.variances, axis=0)[1] > np.mean(found.variances, axis=0)[0])
     assert fan.means.shape == (36, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["langevin_velocity", "heston_variance"])
+def test_a_component_that_is_never_seen(name):
+    module = example(name)
+    tree, inside = module.main()
+    # Errors at successive times are alike; a dozen independent ones, five standard deviations.
+    assert inside[1] > 0.9 - 5 * np.sqrt(0.9 * 0.1 / 12)
+    for parameter, value in module.TRUE.items():
+        draws = tree.posterior[parameter]
+        assert abs(float(draws.mean()) - value) < 5 * float(draws.std())

@@ -37,7 +37,7 @@ from .training.checkpointer import NoCheckpointer, checkpointer_in
 from .training.explicit_loop import ExplicitLoop, SwitchingLoop
 from .training.fitted_loop import FittedLoop
 from .training.loop import TimeLoop
-from .training.multiprocess import process_group
+from .training.multiprocess import ProcessGroup, process_group
 from .training.progress import CallbackProgress, Progress, progress_for
 from .training.run_identity import identity, versions
 from .training.stages import begin, in_time, tell, watched
@@ -156,33 +156,55 @@ def learn(
             checkpointer_in(checkpoint, processes) as checkpointer,
             make(problem.horizon) as display,
         ):
-            flow_key, draw_key = jr.split(key)
-            with watched(display.stage):
-                tell("planning")
-                prepared = prepare(problem, settings, flow_key, resources, preset)
-                loop: TimeLoop | None = None
-                if prepared.plan.method != "source":
-                    loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
-                    run = functools.partial(identity, problem, prepared.plan, key)
-                    checkpointer.resume(run, loop)
-                    status = _run(loop, checkpointer, prepared, display)
-            with watched(display.stage, *_time_left(settings, loop, called)):
-                if loop is None:
-                    density = _source_density(problem, prepared, called, key)
-                else:
-                    density = _density(problem, prepared, loop, status, key)
-                    if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
-                        loop.divides = False  # the rest would be composed by quasi-Monte Carlo
-                        status = _run(loop, checkpointer, prepared, display)
-                        density = _density(problem, prepared, loop, status, key)
-                    if settings.method == "auto":
-                        density = _at_the_horizon(density, prepared, problem, settings, key)
-                if certify and density.horizon > 0:
-                    bounds = functools.partial(certificate_table, density, key)
-                    table = checkpointer.certificate or in_time(bounds, ())
-                    checkpointer.finish(table)
-                    density = density.with_provenance(certificate=table)
+            call = _Call(problem, settings, resources, key, preset, called)
+            density = _learned(call, certify, checkpointer, processes, display)
     return _delivered(density, certify)
+
+
+class _Call(NamedTuple):
+    """The checked arguments of a call of `learn`, and its time."""
+
+    problem: Problem
+    settings: Settings
+    resources: Resources
+    key: PRNGKeyArray
+    preset: str
+    called: float
+
+
+def _learned(
+    call: _Call,
+    certify: bool,
+    checkpointer: NoCheckpointer,
+    processes: ProcessGroup,
+    display: Progress,
+) -> LearnedDensity:
+    """Plan, train and certify."""
+    problem, settings, resources, key, preset, called = call
+    flow_key, draw_key = jr.split(key)
+    with watched(display.stage):
+        tell("planning")
+        prepared = prepare(problem, settings, flow_key, resources, preset)
+        loop: TimeLoop | None = None
+        if prepared.plan.method != "source":
+            loop = _loop_kind(prepared)(prepared, draw_key, called, processes)
+            run = functools.partial(identity, problem, prepared.plan, key)
+            checkpointer.resume(run, loop)
+            train = functools.partial(_run, loop, checkpointer, prepared, display)
+            status = train()
+    with watched(display.stage, *_time_left(settings, loop, called)):
+        if loop is None:
+            density = _source_density(problem, prepared, called, key)
+        else:
+            density = _density(problem, prepared, loop, status, train, key)
+            if settings.method == "auto":
+                density = _at_the_horizon(density, prepared, problem, settings, key)
+        if certify and density.horizon > 0:
+            bounds = functools.partial(certificate_table, density, key)
+            table = checkpointer.certificate or in_time(bounds, ())
+            checkpointer.finish(table)
+            density = density.with_provenance(certificate=table)
+    return density
 
 
 def _time_left(settings: Settings, loop: TimeLoop | None, called: float) -> tuple[float, float]:
@@ -242,17 +264,34 @@ def _announcement(prepared: Prepared) -> str:
 
 
 def _density(
+    problem: Problem,
+    prepared: Prepared,
+    loop: TimeLoop,
+    status: Status,
+    train: Callable[[], Status],
+    key: PRNGKeyArray,
+) -> LearnedDensity:
+    """Return what a loop has learned.
+
+    `train` continues it if there is no lattice that composes the rest.
+    """
+    density = _as_it_is(problem, prepared, loop, status, key)
+    if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
+        loop.divides = False  # the rest would be composed by quasi-Monte Carlo
+        density = _as_it_is(problem, prepared, loop, train(), key)
+    _warn_of_sampling(density)
+    return density
+
+
+def _as_it_is(
     problem: Problem, prepared: Prepared, loop: TimeLoop, status: Status, key: PRNGKeyArray
 ) -> LearnedDensity:
-    """Return what a loop has learned."""
     if status is Status.DIVIDED:
         prepared, status = _divided(prepared, loop.clock**2), Status.FINISHED
     course = Course(status, loop.seconds(), tuple(loop.history))
     trained = _with_provenance(problem, prepared, loop.trajectory(), course, key)
     late = trained.with_provenance(status=Status.TIME_LIMIT)
-    density = in_time(trained.composed, late if status is Status.FINISHED else trained)
-    _warn_of_sampling(density)
-    return density
+    return in_time(trained.composed, late if status is Status.FINISHED else trained)
 
 
 def _divided(prepared: Prepared, reach: float) -> Prepared:
@@ -340,7 +379,7 @@ def _better_source(
     warnings.warn(
         f"The density returned is a source without a flow: {why} Here {near.text}. Use "
         '`method="galerkin"` for what was trained.',
-        stacklevel=4,
+        stacklevel=6,
     )
     return near
 
@@ -355,7 +394,7 @@ def _warn_of_sampling(density: LearnedDensity) -> None:
         f"The lattice for {density.legs} subintervals would need too many points: the noise is "
         "small compared with the region that paths visit. Quasi-Monte Carlo is used instead, which "
         f"is less accurate. Check the certificate, or learn again with `legs={MOST_SAMPLED}`.",
-        stacklevel=5,
+        stacklevel=6,
     )
 
 

@@ -214,15 +214,19 @@ def test_wrong_uses_get_one_clear_line(arguments, message, invoke, tmp_path):
     assert not list(tmp_path.iterdir()), "a mistake must leave nothing behind"
 
 
+NOISY = ["--observe", "0.2", "--initial", '{"law": "Normal"}', "--particles", "5"]
+
+
 @pytest.mark.slow
-def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("noisy", [[], [*NOISY, "--checkpoint", "run"]], ids=["exact", "noisy"])
+def test_infer_writes_a_posterior(noisy, monkeypatch, tmp_path, capsys):
     pytest.importorskip("numpyro")
     monkeypatch.chdir(tmp_path)
     write_series(tmp_path / "path.csv", STATES[:, :1])
     priors = {"rate": [0, 0.5], "level": [-1, 0.5], "noise": [0, 0.5]}
     prior = {n: {"law": "LogNormal", "mean": m, "std": s} for n, (m, s) in priors.items()}
     small = ["--chains", "2", "--draws", "20", "--warmup", "20", "-o", "p.nc", "--json"]
-    arguments = ["infer", "ou", "path.csv", "--prior", json.dumps(prior), *small]
+    arguments = ["infer", "ou", "path.csv", "--prior", json.dumps(prior), *small, *noisy]
     monkeypatch.setattr(sys, "argv", ["diracflow", *arguments, "--figure", "pairs.png"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the chains are too short to mix
@@ -233,6 +237,7 @@ def test_infer_writes_a_posterior(monkeypatch, tmp_path, capsys):
     assert set(json.loads(out)) == set(priors)
     assert (tmp_path / "p.nc").stat().st_size > 1000
     assert (tmp_path / "pairs.png").stat().st_size > 5000
+    assert (tmp_path / "run").exists() == bool(noisy)
 
 
 def test_a_missing_value_in_the_first_row_is_no_header(tmp_path):

@@ -47,6 +47,21 @@ def test_each_object_and_precision_has_arrays_of_its_own():
         assert value(first, 1.0) == 1 / 3
 
 
+def test_objects_of_one_structure_share_a_program():
+    traced = []
+
+    @device_cache.compiled
+    def counted(line, x):
+        traced.append(1)
+        return line(x)
+
+    assert [counted(Line(np.array(slope)), 2.0) for slope in (1.0, 3.0)] == [2.0, 6.0]
+    assert len(traced) == 1
+    assert counted(Line(np.array(1.0), 2), 2.0) == 4.0
+    assert counted(Line(np.array(1.0), 2.0), 2.0) == 4.0
+    assert len(traced) == 3
+
+
 def test_objects_that_are_gone_leave_nothing_behind():
     line = Line(np.array(7.0))
     value(line, 1.0)

@@ -1,5 +1,6 @@
 r"""Transition densities at long times, composed of a density at short times."""
 
+import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
@@ -179,6 +180,11 @@ class ComposedDensity(AbstractLearnedDensity):
         """Return the same density with changed fields of `provenance`."""
         base, known = self._of_base("with_provenance")(**changes), self.lattice
         return ComposedDensity(base, self.horizon, reach=self.reach, lattice=known)
+
+    def _without_provenance(self) -> "ComposedDensity":
+        bare = copy.copy(self)
+        object.__setattr__(bare, "base", self.base._without_provenance())
+        return bare
 
     @property
     def _division(self) -> Division:

@@ -7,7 +7,6 @@ time, once for all densities of the same structure.
 
 import dataclasses
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,12 +19,10 @@ from ..sde.conditioning import furthest
 from ..sde.domains import require_inside
 from ..sde.fingerprint import Fingerprint
 from ..sde.laws import law_from
-from ..storage.codec import made
 from ..storage.strict_json import DataFileError
 from ..transition.transition_density import AbstractTransitionDensity
 from .composed import ComposedDensity
 from .learned import LearnedDensity, TransitionDensity
-from .provenance import Provenance
 
 # Parameters start at order one and change by less; exponentials of larger ones overflow.
 _LARGEST = 1e4
@@ -50,7 +47,7 @@ def require_sound(density: LearnedDensity, stored: Fingerprint) -> None:
     times = density.horizon * np.linspace(1 / _EVALUATIONS, 1, _EVALUATIONS)
     with jax.enable_x64(True):
         starts = jnp.asarray(np.resize(stored.given, (_EVALUATIONS, stored.given.shape[1])))
-        values = np.asarray(_values(_without_provenance(density), jnp.asarray(times), starts))
+        values = np.asarray(_values(density._without_provenance(), jnp.asarray(times), starts))
     if not np.all(np.isfinite(values)):
         raise DataFileError("it describes a density whose values are not finite.")
 
@@ -124,16 +121,6 @@ def _learned(base: AbstractTransitionDensity) -> TransitionDensity:
     if not isinstance(base, TransitionDensity):
         raise DataFileError("a composed density must hold a learned one.")
     return base
-
-
-def _without_provenance(part: Any) -> Any:
-    """Return a density as a key of compiled programs, which its provenance does not affect."""
-    if isinstance(part, Provenance):
-        return None
-    if not isinstance(part, AbstractTransitionDensity):
-        return part
-    names = [field.name for field in dataclasses.fields(part)]
-    return made(type(part), {name: _without_provenance(getattr(part, name)) for name in names})
 
 
 @eqx.filter_jit

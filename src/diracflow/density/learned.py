@@ -1,5 +1,6 @@
 r"""The learned transition density, for every start and every time."""
 
+import copy
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -158,6 +159,11 @@ class TransitionDensity(AbstractLearnedDensity):
         """Return the same density with changed fields of `provenance`."""
         provenance = dataclasses.replace(self.provenance, **changes)
         return TransitionDensity(self.ansatz, self.trajectory, self.scope, provenance, self.chart)
+
+    def _without_provenance(self) -> "TransitionDensity":
+        bare = copy.copy(self)
+        object.__setattr__(bare, "provenance", None)
+        return bare
 
     def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
         return self

@@ -99,6 +99,7 @@ def prepare(
     require_nondegenerate(problem, settings)
     require_separable(problem, settings)
     require_fits(problem, settings)
+    idle_dim_for(problem.dim, settings)  # which raises before paths are simulated
     near, resources = near_source(problem, settings), resources or Resources(Layout())
     if near is not None and (settings.method == "source" or near.answers(settings)):
         return source_alone(problem, settings, near, resources, preset)

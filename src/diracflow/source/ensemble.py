@@ -8,7 +8,8 @@ $c = \sqrt\tau$.
 If parameters of the SDE or the start time vary, expectations are also over their laws.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,6 +30,9 @@ _SPREADS = 3.0
 # The ensemble has exploded if its width or displacement exceeds this multiple of the width of the
 # start law and the noise over the horizon. Larger values would spoil the splines elsewhere.
 _VAST = 1e12
+# Ensembles computed last, by their arguments: a plan and the training after it need the same.
+_RECENT: dict[Hashable, "Ensemble"] = {}
+_KEPT = 16
 # Norm of an exponent above which a step is halved, because exponentials of larger ones overflow.
 _LONG = 30.0
 # Norm of an exponent for which the series of a source converges; see `doublings`.
@@ -102,11 +106,30 @@ def ensemble(
     `tails` are draws of the parameters and start times, if these vary.
     """
     tails = np.zeros((1, 0)) if tails is None or tails.size == 0 else tails
+    known = _contents(sde, mean, covariance, start_time, horizon, tails)
+    if known in _RECENT:
+        return _RECENT[known]
     with jax.enable_x64(True):
         averages = _averages(sde, start_time, tails)
         start = np.asarray(nodes(jnp.asarray(mean), jnp.asarray(np.linalg.cholesky(covariance))))
         kept = start if tails.size else start[:0]
-        return _integrated(averages, np.asarray(mean), covariance, kept, horizon)
+        found = _integrated(averages, np.asarray(mean), covariance, kept, horizon)
+    while len(_RECENT) >= _KEPT:
+        del _RECENT[next(iter(_RECENT))]
+    _RECENT[known] = found
+    return found
+
+
+def _contents(*arguments: Any) -> Hashable:
+    """Return what is equal for the same arguments, functions by identity."""
+
+    def coded(leaf: Any) -> Hashable:
+        if isinstance(leaf, np.ndarray | jax.Array):
+            return leaf.dtype.name, leaf.shape, np.asarray(leaf).tobytes()
+        return type(leaf), leaf
+
+    leaves, structure = jax.tree.flatten(arguments)
+    return structure, tuple(map(coded, leaves))
 
 
 def _integrated(

@@ -7,7 +7,7 @@ object is flattened, and its arrays are placed on the device, once.
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +25,11 @@ class _Frame:
     def __init__(self, tree: Any):
         leaves, self.structure = jax.tree.flatten(tree)
         self.leaves = [None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves]
+
+    @property
+    def contents(self) -> Hashable:
+        """What is equal for two frames of one structure; there may be no hash."""
+        return self.structure, tuple((type(leaf), leaf) for leaf in self.leaves)
 
     def filled(self, arrays: tuple) -> Any:
         """Return the object with its arrays."""
@@ -54,10 +59,12 @@ _config: Any = jax.config
 # All but the arrays of an object, and its arrays on the device. The keys are the identity of the
 # object, and whether the precision is float64.
 _KNOWN: dict[tuple[int, bool], tuple[_Frame, tuple]] = {}
+# Frames by their contents: objects that differ in their arrays only share compiled programs.
+_FRAMES: weakref.WeakValueDictionary[Hashable, _Frame] = weakref.WeakValueDictionary()
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function(module, *arrays)`, compiled for each module and each shape of the arrays."""
+    """Return `function(module, *arrays)`, compiled for each structure and each shape of arrays."""
 
     @functools.partial(jax.jit, static_argnums=0)
     def fast(frame: _Frame, arrays: tuple, *arguments: Any) -> Any:
@@ -103,6 +110,15 @@ def _placed(module: Any) -> tuple[_Frame, tuple] | None:
     with jax.ensure_compile_time_eval():
         arrays = tuple(jnp.asarray(a) if isinstance(a, _ARRAYS) else None for a in leaves)
     key = id(module), _config.jax_enable_x64
-    _KNOWN[key] = _Frame(module), arrays
+    bare = getattr(module, "_without_provenance", lambda: module)
+    _KNOWN[key] = _shared(_Frame(bare())), arrays
     weakref.finalize(module, _KNOWN.pop, key, None)
     return _KNOWN[key]
+
+
+def _shared(frame: _Frame) -> _Frame:
+    """Return the frame of the same contents that came first."""
+    try:
+        return _FRAMES.setdefault(frame.contents, frame)
+    except TypeError:  # something in it has no hash
+        return frame

@@ -285,6 +285,13 @@ class AbstractTransitionDensity(eqx.Module):
         """
         return self
 
+    def _without_provenance(self) -> "AbstractTransitionDensity":
+        """Return the density as a key of compiled programs, which its provenance does not affect.
+
+        Arrays are the same, in the same order.
+        """
+        return self
+
     def _mean_over_starts(
         self,
         t: Float[Array, ""],
