@@ -22,16 +22,16 @@ import diracflow as df
 
 DAY, NOISE, MONTH, FITTED, FIRST = 1 / 252, 0.002, 21 / 252, "2017", [0.0, 0.12]
 GRID = {
-    "rate": (5.0, 10.0, 15.0),
+    "rate": (5.0, 10.0),
     "level": (0.015, 0.02),
-    "noise": (0.25, 0.4, 0.55),
-    "correlation": (-0.9, -0.6),
+    "noise": (0.4, 0.6),
+    "correlation": (-0.9, -0.7),
 }
 
 
-def drift(t, x, p):  # noise of the volatility is constant, so that a Gaussian step is accurate
-    push = p["rate"] * p["level"] - p["noise"] ** 2 / 4
-    return jnp.stack([0.08 - x[1] ** 2 / 2, (push / x[1] - p["rate"] * x[1]) / 2])
+def drift(t, x, p):  # near a volatility of 1 % the push away from zero is bounded
+    push = (p["rate"] * p["level"] - p["noise"] ** 2 / 4) * x[1] / (x[1] ** 2 + 0.01**2)
+    return jnp.stack([0.08 - x[1] ** 2 / 2, (push - p["rate"] * x[1]) / 2])
 
 
 def noise(t, x, p):
