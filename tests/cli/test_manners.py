@@ -94,7 +94,10 @@ def test_a_termination_ends_with_its_code(tmp_path):
 
 def test_only_commands_that_draw_need_matplotlib():
     # This emulates an environment without the extra `view`.
-    modules = ["learn_command", "model_commands", "query_commands", "sweep_command"]
+    modules = [
+        *("explore_command", "learn_command", "model_commands"),
+        *("query_commands", "sweep_command"),
+    ]
     imports = "; ".join(f"import diracflow.cli.{name}" for name in modules)
     text = f"import sys; sys.modules['matplotlib'] = None; {imports}"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
