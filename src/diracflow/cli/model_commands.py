@@ -179,8 +179,8 @@ def check_text(report: dict[str, Any]) -> str:
     verdict = "passed" if report["passed"] else "FAILED"
     lines += [
         "TV: bound on the total variation distance to the true density. Estimate: the distance",
-        "by paths that run back in time. Measured: the same by a reference of simulated paths. Half",
-        "steps: relative difference between two steps of t/2 and one step of t (within one",
+        "by paths that run back in time. Measured: the same by a reference of simulated paths.",
+        "Half steps: relative difference between two steps of t/2 and one step of t (within one",
         "subinterval). z: difference from simulated paths, in standard errors.",
         f"Check {verdict}: TV at most {report['limit']:g}, half steps within "
         f"{_DISCREPANCY:g}, every z below {_Z:g}.",
