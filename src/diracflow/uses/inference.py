@@ -125,7 +125,7 @@ def infer(
         tree = hidden_posterior(key, density, data, laws, run, **hidden)
     else:
         tree = _path_posterior(key, density, data, laws, run)
-    warn_of(tree.attrs)
+    warn_of({str(name): value for name, value in tree.attrs.items()})
     return tree
 
 
