@@ -115,8 +115,8 @@ def bench_euler(folder: Path, substeps: int, gap: float = 0.75, noise: float = 0
     theirs = euler_filter(data[1][:, 0], gap, noise, substeps)
     theirs(100)
     # The time is proportional to the number of particles, for many of them.
-    trial = seconds(lambda: theirs(20_000), 3)["cpu_seconds"]
-    count = max(10, int(20_000 * used / trial))
+    trial = seconds(lambda: theirs(5_000), 2)["cpu_seconds"]
+    count = max(10, int(5_000 * used / trial))
     evidences = [theirs(count) for _ in range(RUNS)]
     spent = seconds(lambda: theirs(count), 3)["cpu_seconds"]
     result = {"cpu_seconds": used, "particles_cpu_seconds": spent}

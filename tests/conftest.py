@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import itertools
 import os
 import pathlib
@@ -14,21 +15,28 @@ import pytest
 
 import diracflow as df
 from diracflow.storage.files import Locked, locked
+from helpers import TRAINED
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# Traced programs are millions of objects that stay. With Python's own thresholds the collector goes
+# through them so often that it takes a twentieth of the time.
+gc.set_threshold(50_000, 10, 10)
 
 # Files that take longest, so that no worker is left with one of them at the end. The first trains
 # the density that others load, while another worker is busy with the second.
 LONGEST = [
     "test_learning.py",
-    "cli/test_app.py",
+    "galerkin/test_velocity.py",
+    "distribution/test_several_components.py",
     "galerkin/test_layouts.py",
-    "flow/test_coupling_flow.py",
+    "density/test_lattice.py",
+    "training/test_fitted_loop.py",
     "training/test_multiprocess.py",
-    "explore/test_server.py",
-    "training/test_resume.py",
+    "planning/test_plan.py",
+    "cli/test_app.py",
+    "planning/test_pilot.py",
 ]
 
 
@@ -89,6 +97,12 @@ def trained_once(tmp_path_factory, name, train):
     return df.load(path)
 
 
+@pytest.fixture
+def few_paths(monkeypatch):
+    """Distances of sources from 1024 paths of each start, not from 4096: as sure for a test."""
+    monkeypatch.setattr("diracflow.planning.near_source.MANY", 1024)
+
+
 @pytest.fixture(scope="session")
 def benes():
     """The Beneš model over a short horizon."""
@@ -101,14 +115,5 @@ def trained(benes, tmp_path_factory):
     return trained_once(
         tmp_path_factory,
         "trained",
-        lambda: df.learn(
-            benes.sde,
-            benes.starts,
-            0.3,
-            key=jr.key(0),
-            preset="quick",
-            hidden=4,
-            tolerance=1e-2,
-            certify=False,  # compiles for seconds; `tests/certify` does it
-        ),
+        lambda: df.learn(benes.sde, benes.starts, 0.3, key=jr.key(0), **TRAINED),
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -55,11 +56,21 @@ RECORD = Record(
 )
 
 
+@eqx.filter_jit
+def frame_of(source, tau, x0):
+    """The frame of a source by one program; operation by operation takes many."""
+    return source.frame(tau, x0)
+
+
 def state_tables(state):
     """Return the values of the state of a training, with their types, comparable bit for bit."""
     coded = lambda value: (type(value), np.asarray(value).dtype, np.asarray(value).tobytes())
     return jax.tree.map(coded, dataclasses.asdict(state))
 
+
+# Settings of the density that tests share. Trainings with the same find its programs compiled.
+# Certificates compile for seconds; `tests/certify` does it.
+TRAINED = {"preset": "quick", "hidden": 4, "tolerance": 1e-2, "certify": False}
 
 # Settings that no rule need resolve; `"auto"` and `None` in their place let the rules choose.
 SIMPLE = {"context": "start", "basis": "axes", "legs": 1}

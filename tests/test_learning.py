@@ -10,6 +10,7 @@ import pytest
 
 import diracflow as df
 from diracflow.training.implicit_loop import ImplicitLoop
+from helpers import TRAINED
 
 SMALL = {"preset": "quick", "layers": 2, "hidden": 3, "samples": 512, "tolerance": 5e-2}
 RAW = {"preset": "paper", "layers": 2, "samples": 128, "tolerance": 1e-2, "regularisation": 1e-7}
@@ -208,9 +209,9 @@ def test_collapsing_steps_end_in_a_status(getkey):
 def test_limits_return_what_was_learned(limit, status, getkey):
     model = df.models.benes()
     with pytest.warns(UserWarning, match=f"{next(iter(limit))}.*likely cause"):
-        density = df.learn(model.sde, model.starts, 1.0, key=getkey(), **SMALL, **limit)
+        density = df.learn(model.sde, model.starts, 0.3, key=getkey(), **TRAINED, **limit)
     assert density.status.name == status
-    assert density.horizon < 1.0
+    assert density.horizon < 0.3
     x = jnp.zeros(2)
     assert np.isfinite(density.log_prob(x, density.horizon, x))
 

@@ -40,7 +40,7 @@ from .training.loop import TimeLoop
 from .training.multiprocess import ProcessGroup, process_group
 from .training.progress import CallbackProgress, Progress, progress_for
 from .training.run_identity import identity, versions
-from .training.stages import begin, in_time, tell, watched
+from .training.stages import in_time, tell, watched
 from .training.state import Record, Status, Trajectory, diagnosis
 
 ShowProgress = bool | type[Progress] | Callable[[Record], object]
@@ -290,6 +290,8 @@ def _as_it_is(
         prepared, status = _divided(prepared, loop.clock**2), Status.FINISHED
     course = Course(status, loop.seconds(), tuple(loop.history))
     trained = _with_provenance(problem, prepared, loop.trajectory(), course, key)
+    if prepared.plan.legs == 1:
+        return trained
     late = trained.with_provenance(status=Status.TIME_LIMIT)
     return in_time(trained.composed, late if status is Status.FINISHED else trained)
 
@@ -348,7 +350,7 @@ def _at_the_horizon(
     key: PRNGKeyArray,
 ) -> LearnedDensity:
     """Return the source or a composed density instead, if a training did not get there."""
-    better = in_time(functools.partial(_better_source, density, prepared, problem), None)
+    better = _better_source(density, prepared, problem)
     if better is not None:
         resources, plan = Resources(prepared.layout), prepared.plan
         alone = source_alone(problem, settings, better, resources, plan.preset)
@@ -369,9 +371,10 @@ def _better_source(
     if status is not Status.FINISHED:
         why = f"training stopped at t={density.horizon:g} of {problem.horizon:g}. {status.value}"
     elif isinstance(density, TransitionDensity):
-        begin("comparison with simulated paths")
-        trained = distance(density._at_time(jnp.asarray(density.horizon)).ansatz, near.paths.last)
-        if trained.value - trained.stderr <= near.distance.value:
+        tell("comparison with simulated paths")
+        ansatz, paths = density._at_time(jnp.asarray(density.horizon)).ansatz, near.paths.last
+        trained = in_time(functools.partial(distance, ansatz, paths), None)
+        if trained is None or trained.value - trained.stderr <= near.distance.value:
             return None
         why = f"the trained flow is farther from simulated paths: {trained.value:.2g}."
     else:

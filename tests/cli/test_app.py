@@ -1,3 +1,6 @@
+import contextlib
+import functools
+import io
 import json
 import re
 import subprocess
@@ -17,33 +20,43 @@ def call(*arguments, cwd=None):
     )
 
 
-@pytest.fixture
-def call_here(tmp_path, monkeypatch, capsys):
-    """Run a command in this process, which spares the imports; `test_manners` starts processes."""
-    monkeypatch.chdir(tmp_path)
-    for module in (inputs, run_command):
-        monkeypatch.setattr(module, "prepare_jax", lambda: None)
+def run_here(folder, *arguments):
+    """Run a command in this process, which spares the imports; `test_manners` starts processes.
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["diracflow", *arguments])
+    Returns the exit code, and what was printed.
+    """
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        said = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        told = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["diracflow", *arguments])
+        for module in (inputs, run_command):
+            patch.setattr(module, "prepare_jax", lambda: None)
         with pytest.raises(SystemExit) as end:
             app.main()
-        return end.value.code, *capsys.readouterr()
+    return end.value.code, said.getvalue(), told.getvalue()
 
-    return run
+
+@pytest.fixture
+def call_here(tmp_path):
+    return functools.partial(run_here, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """A tiny run as a user would start it."""
+    """A tiny run, with few draws for the figure of which each pixel is a mean over all."""
     folder = tmp_path_factory.mktemp("run")
     small = [f"--set={text}" for text in ("layers=2", "samples=64", "tolerance=0.1", "max_steps=4")]
-    return folder, call("run", "benes", "--starts", "2", *small, cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        few = functools.partial(run_command.mixture_figure, count=50)
+        patch.setattr(run_command, "mixture_figure", few)
+        return folder, *run_here(folder, "run", "benes", "--starts", "2", *small)
 
 
 def test_run_leaves_model_report_and_figures(ran):
-    folder, result = ran
-    assert result.returncode == 0, result.stderr
+    folder, code, said, told = ran
+    assert code == 0, told
     out = folder / "runs" / "benes"
     names = {path.name for path in out.iterdir()}
     figures = {"density", "joint", "moulding", "conditional", "mixture", "error", "training"}
@@ -53,9 +66,9 @@ def test_run_leaves_model_report_and_figures(ran):
     report = json.loads((out / "report.json").read_text())
     assert report["status"] == "STEP_LIMIT"
     assert len(report["errors"]) == 16
-    assert "(source)" in result.stdout
-    assert "max_steps" in result.stderr
-    last = result.stdout.splitlines()[-1]
+    assert "(source)" in said
+    assert "max_steps" in told
+    last = said.splitlines()[-1]
     assert re.fullmatch(r"Time: plan, .*, error bound \d+ s, .* \d+ s; \d+ s in all\.", last)
 
 

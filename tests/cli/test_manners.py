@@ -92,7 +92,10 @@ def test_a_termination_ends_with_its_code(tmp_path):
 
 
 def test_only_commands_that_draw_import_matplotlib():
-    modules = ["learn_command", "model_commands", "query_commands", "sweep_command"]
+    modules = [
+        *("explore_command", "learn_command", "model_commands"),
+        *("query_commands", "sweep_command"),
+    ]
     imports = "; ".join(f"import diracflow.cli.{name}" for name in modules)
     text = f"import sys; {imports}; assert 'matplotlib' not in sys.modules"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)

@@ -170,7 +170,7 @@ def test_propagation_and_bridges_take_parameters(learned):
 def test_filters_take_parameters(learned):
     observe = lambda x, y: -0.5 * (y - x[0]) ** 2 / 0.04
     data = ([0.2, 0.5], [0.3, 0.1], observe, 500)
-    options = {"initial": FAMILY.starts, "params": TRUE}
+    options = {"initial": FAMILY.starts, "params": TRUE, "proposal": "bootstrap"}
     found, exact = (
         df.filter(jr.key(0), density, *data, **options) for density in (learned, FAMILY.exact)
     )

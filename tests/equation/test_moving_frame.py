@@ -34,14 +34,15 @@ def test_exact_density_solves_the_equation_of_the_ratio(model, order, source, ge
     frame_at = (
         (lambda c: euler.frame(c**2, x0)) if source == "euler" else lambda c: turning_frame(c, x0)
     )
-    frame, rate = jax.jvp(frame_at, (c,), (jnp.ones(()),))
-    found = jax.jit(
-        lambda zeta: ratio_equation(model.sde, c**2, c, frame, rate, zeta).rate(
-            lambda z: log_ratio_of(model.exact, frame, c, x0, z)
-        )[1]
-    )(zeta)
-    slope = jax.jit(jax.grad(lambda c: log_ratio_of(model.exact, frame_at(c), c, x0, zeta)))
-    expected = slope(c)
+
+    @jax.jit
+    def both(c, zeta):
+        frame, rate = jax.jvp(frame_at, (c,), (jnp.ones(()),))
+        equation = ratio_equation(model.sde, c**2, c, frame, rate, zeta)
+        found = equation.rate(lambda z: log_ratio_of(model.exact, frame, c, x0, z))[1]
+        return found, jax.grad(lambda c: log_ratio_of(model.exact, frame_at(c), c, x0, zeta))(c)
+
+    found, expected = both(c, zeta)
     # Exact derivatives of closed forms on both sides: only float64 rounding differs.
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 

@@ -43,7 +43,7 @@ def test_small_noise_takes_the_moments_of_each_start():
     assert "nats from simulated paths" in plan.reasons["source"]
 
 
-def test_a_source_near_the_density_is_the_answer_with_its_distance():
+def test_a_source_near_the_density_is_the_answer_with_its_distance(few_paths):
     sde = df.SDE(lorenz, lambda t, x: 1.0 * jnp.eye(3), 3)
     density = df.learn(sde, STARTS, 0.1, key=0, preset="quick", certify=False)
     plan = density.provenance.plan

@@ -36,6 +36,11 @@ def arguments(name):
     return model.sde, model.starts, model.horizon, model.params, model.start_time
 
 
+@pytest.fixture(autouse=True)
+def _few_paths(few_paths):
+    """How many paths measure a distance does not matter here."""
+
+
 @functools.cache
 def planned(name):
     *problem, params, start_time = arguments(name)

@@ -6,7 +6,7 @@ import pytest
 
 import diracflow as df
 from diracflow.source.ensemble import ensemble
-from helpers import ansatz_for, problem_for
+from helpers import ansatz_for, frame_of, problem_for
 
 WELL = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 
@@ -35,7 +35,7 @@ def test_it_is_the_euler_step_at_first(getkey):
     source = closure(model.sde, np.zeros(4), np.eye(4), 1.0)
     x0, euler = 0.5 * jr.normal(getkey(), (4,)), df.EulerSource(model.sde)
     taus = np.array([1e-3, 1e-4, 1e-5])
-    frames = [(source.frame(jnp.array(t), x0), euler.frame(jnp.array(t), x0)) for t in taus]
+    frames = [[frame_of(s, jnp.array(t), x0) for s in (source, euler)] for t in taus]
     pairs = list(zip(taus, frames, strict=True))
     gaps = [np.abs(f.factor - e.factor).max() / np.sqrt(t) for t, (f, e) in pairs]
     assert np.all(np.array(gaps) < 3 * taus)
@@ -43,23 +43,25 @@ def test_it_is_the_euler_step_at_first(getkey):
         np.testing.assert_allclose(f.mean, e.mean, atol=10 * t**2)
 
 
+@pytest.fixture(scope="module")
+def well():
+    return closure(WELL, [0.0], [[1.0]], 5.0)
+
+
 @pytest.mark.parametrize("x0", [-2.5, 0.0, 0.1, 4.0])
-def test_it_stays_where_paths_are(x0):
+def test_it_stays_where_paths_are(x0, well):
     # In a double well paths live within three of the origin; an Euler step from 4 goes to -176.
-    source = closure(WELL, [0.0], [[1.0]], 5.0)
     for tau in (0.01, 0.1, 1.0, 5.0):
-        frame = source.frame(jnp.array(tau), jnp.array([x0]))
+        frame = frame_of(well, jnp.array(tau), jnp.array([x0]))
         assert abs(frame.mean[0]) <= max(abs(x0), 1.0)  # the wells are at one
         # As wide as the ensemble in the end, 0.7, and never wider than noise alone makes it.
         assert 0 < frame.factor[0, 0] < min(0.75, 0.71 * np.sqrt(tau))
     assert frame.factor[0, 0] > 0.6
 
 
-def test_frames_are_differentiable_in_time_and_start(getkey):
-    source = closure(WELL, [0.0], [[1.0]], 5.0)
-
+def test_frames_are_differentiable_in_time_and_start(well):
     def frame(tau, x0):
-        found = source.frame(tau, x0)
+        found = frame_of(well, tau, x0)
         return jnp.concatenate([found.mean, found.factor[0]])
 
     tau, x0, step = jnp.array(0.7), jnp.array([0.8]), 1e-5
@@ -83,6 +85,13 @@ def test_expansion_counts_only_where_jacobians_agree():
     np.testing.assert_allclose(bounded.factor, np.sqrt(2.0), rtol=1e-6)
     linear = closure(one(lambda t, x: x), [0.0], [[1.0]], 2.0).frame(tau, x0)
     np.testing.assert_allclose(linear.factor, np.sqrt((np.exp(4) - 1) / 2), rtol=1e-8)
+
+
+def test_equal_problems_share_an_ensemble():
+    paths = [ensemble(WELL, np.zeros(1), np.eye(1), 0.0, horizon) for horizon in (5.0, 5.0, 4.0)]
+    assert paths[0] is paths[1] is not paths[2]
+    other = ensemble(WELL, np.zeros(1), 2 * np.eye(1), 0.0, 5.0)
+    assert other is not paths[0]
 
 
 def test_coefficients_that_are_not_finite_are_reported_at_once_or_left_to_training():

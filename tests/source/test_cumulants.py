@@ -1,5 +1,6 @@
 """Third cumulants of each start, and the map to a law that has them."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,19 +12,25 @@ from diracflow.equation.skew_map import from_normal, packed, shape_size, to_norm
 from diracflow.evaluate.consistency import euler_maruyama
 from diracflow.source.cumulants import CumulantSource, fifth_degree_rule
 from diracflow.source.moments import MomentSource, graded_basis
+from helpers import frame_of
 
 
 def random_shape(dim, size, seed=0):
     return size * jr.normal(jr.key(seed), (shape_size(dim),))
 
 
+skewed = jax.jit(jax.vmap(from_normal, (0, None)))
+straightened = jax.jit(jax.vmap(to_normal, (0, None)))
+jacobians = jax.jit(jax.vmap(jax.jacfwd(lambda y, shape: to_normal(y, shape)[0]), (0, None)))
+
+
 @pytest.mark.parametrize("size", [0.0, 1e-9, 0.1, 2.0])
 def test_the_skew_map_is_inverted_with_its_determinant(size):
     z, shape = jr.normal(jr.key(1), (200, 3)) * 3, random_shape(3, size)
-    zeta = jax.vmap(lambda z: from_normal(z, shape))(z)
-    back, log_det = jax.vmap(lambda y: to_normal(y, shape))(zeta)
+    zeta = skewed(z, shape)
+    back, log_det = straightened(zeta, shape)
     np.testing.assert_allclose(back, z, rtol=0, atol=1e-9)
-    jacobian = jax.vmap(jax.jacfwd(lambda y: to_normal(y, shape)[0]))(zeta)
+    jacobian = jacobians(zeta, shape)
     np.testing.assert_allclose(log_det, np.linalg.slogdet(jacobian)[1], rtol=0, atol=1e-8)
 
 
@@ -32,7 +39,7 @@ def test_small_third_cumulants_of_the_map_are_those_asked_for():
     dim, z = 3, jr.normal(jr.key(0), (2**20, 3))
     z = jnp.concatenate([z, -z])
     shape = random_shape(dim, 0.05)
-    zeta = jax.vmap(lambda z: from_normal(z, shape))(z)
+    zeta = skewed(z, shape)
     moments = jnp.einsum("ni,nj,nk->ijk", zeta, zeta, zeta) / len(z)
     # The standard error of a third moment is at most sqrt(15 / 2^21).
     np.testing.assert_allclose(moments, unpacked(shape, dim), rtol=0, atol=0.012)
@@ -53,7 +60,7 @@ def test_third_cumulants_of_a_square_root_process_are_exact():
     """Its moments satisfy closed equations."""
     rate, level, sigma, x0, t = 1.0, 2.0, 0.4, 1.5, 0.8
     sde = df.SDE(lambda t, x: rate * (level - x), lambda t, x: sigma * jnp.sqrt(x)[:, None], 1)
-    frame = CumulantSource(sde, steps=64).frame(jnp.asarray(t), jnp.array([x0]))
+    frame = frame_of(CumulantSource(sde, steps=64), jnp.asarray(t), jnp.array([x0]))
     # A non-central chi-squared law: scale c, degrees n, non-centrality l.
     c = sigma**2 * (1 - np.exp(-rate * t)) / (4 * rate)
     n, lam = 4 * rate * level / sigma**2, x0 * np.exp(-rate * t) / c
@@ -74,11 +81,11 @@ def test_the_source_is_nearer_to_simulated_paths_than_a_gaussian():
     """Both have moments of the same closure; the mean log-likelihood differs by the skewness."""
     sde, x0, t = lorenz(), jnp.array([4.0, 5.0, 24.0]), 0.25
     ends = euler_maruyama(sde, jr.key(0), x0, t, 0.0, 16384, 256)
-    skewed, plain = (
-        jax.vmap(lambda x, s=s: s.log_prob(x, jnp.asarray(t), x0))(ends)
+    values, plain = (
+        jax.jit(jax.vmap(lambda x, s=s: s.log_prob(x, jnp.asarray(t), x0)))(ends)
         for s in (CumulantSource(sde, steps=32), MomentSource(sde, steps=32))
     )
-    gain = np.asarray(skewed - plain)
+    gain = np.asarray(values - plain)
     assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
 
 
@@ -95,10 +102,11 @@ def test_noise_of_a_rotated_degenerate_process_gives_the_same_law():
     turned = df.SDE(lambda t, y: turn @ drift(t, turn.T @ y), lambda t, y: turn @ column, 2)
     x0, x, t = jnp.array([0.5, -0.2]), jnp.array([0.3, -0.5]), jnp.asarray(1.0)
     basis = graded_basis(turned, 0.0, turn @ np.asarray(x0))
-    first = CumulantSource(plain, steps=32).frame(t, x0)
-    second = CumulantSource(turned, 0.0, basis, 32).frame(t, turn @ x0)
+    source = CumulantSource(turned, 0.0, basis, 32)
+    first = frame_of(CumulantSource(plain, steps=32), t, x0)
+    second = frame_of(source, t, turn @ x0)
     # Invariants: the squared length of the tensor of third cumulants.
     lengths = [jnp.sum(unpacked(frame.shape, 2) ** 2) for frame in (first, second)]
     np.testing.assert_allclose(lengths[1], lengths[0], rtol=1e-6)
     np.testing.assert_allclose(turn.T @ second.mean, first.mean, rtol=1e-9)
-    assert np.isfinite(CumulantSource(turned, 0.0, basis, 32).log_prob(turn @ x, t, turn @ x0))
+    assert np.isfinite(eqx.filter_jit(source.log_prob)(turn @ x, t, turn @ x0))

@@ -10,7 +10,7 @@ from diracflow.equation.moving_frame import Basis
 from diracflow.source.moments import moment_source
 from diracflow.source.separation import RotatedSource, rotated_sde
 from diracflow.source.tabulated import TabulatedSource, with_frame
-from helpers import EXACT_MODELS
+from helpers import EXACT_MODELS, frame_of
 
 LINEAR = [name for name in EXACT_MODELS if name.startswith(("ou", "brownian"))]
 
@@ -36,7 +36,7 @@ def test_stiff_and_growing_directions_are_exact(getkey):
 def test_it_is_the_euler_step_at_first(getkey):
     model = df.models.sheared(4)
     x0, tau = 0.5 * jr.normal(getkey(), (4,)), jnp.array(1e-6)
-    ours, euler = (s(model.sde).frame(tau, x0) for s in (df.MomentSource, df.EulerSource))
+    ours, euler = (frame_of(s(model.sde), tau, x0) for s in (df.MomentSource, df.EulerSource))
     np.testing.assert_allclose(ours.factor, euler.factor, rtol=1e-4, atol=1e-8)
     np.testing.assert_allclose(ours.mean, euler.mean, atol=1e-9)
 
@@ -46,7 +46,7 @@ def test_the_mean_follows_a_limit_cycle():
         return jnp.stack([x[1], (1 - x[0] ** 2) * x[1] - x[0]])
 
     quiet = df.SDE(cycle, lambda t, x: 1e-4 * jnp.eye(2), 2)
-    mean = df.MomentSource(quiet).frame(jnp.array(6.66), jnp.array([2.0, 0.0])).mean
+    mean = frame_of(df.MomentSource(quiet), jnp.array(6.66), jnp.array([2.0, 0.0])).mean
     # Once around: the period of van der Pol's cycle is 6.66; 24 steps of first order in it.
     assert np.linalg.norm(mean - np.array([2.0, 0.0])) < 1.5
 
@@ -62,7 +62,8 @@ def coupled(t, x):
 def test_runge_kutta_steps_converge_with_order_three(start_time):
     sde = df.SDE(coupled, lambda t, x: jnp.diag(0.3 + 0.1 * jnp.cos(x)), 2)
     x0 = jnp.array([0.7, -0.4, 0.0])[: 2 if start_time == 0.0 else 3]
-    frames = [df.MomentSource(sde, start_time, None, n).frame(jnp.array(2.0), x0) for n in STEPS]
+    sources = [df.MomentSource(sde, start_time, None, n) for n in STEPS]
+    frames = [frame_of(source, jnp.array(2.0), x0) for source in sources]
     values = [jnp.concatenate([frame.mean, frame.factor.ravel()]) for frame in frames]
     errors = [float(jnp.linalg.norm(value - values[-1])) for value in values[:-1]]
     # The first step has an error of the square of its length, n^-1.5. Others are of order four.
@@ -74,7 +75,7 @@ def test_runge_kutta_steps_converge_with_order_three(start_time):
 def test_both_kinds_of_steps_solve_the_same_equations():
     sde = df.SDE(coupled, lambda t, x: 0.3 * jnp.eye(2), 2)
     x0, tau = jnp.array([0.7, -0.4]), jnp.array(0.02)
-    ours, other = (df.MomentSource(sde, 0.0, None, n).frame(tau, x0) for n in (64, None))
+    ours, other = (frame_of(df.MomentSource(sde, 0.0, None, n), tau, x0) for n in (64, None))
     # Exponential steps average derivatives over nodes, the others use differences between nodes:
     # equal up to terms of the order of the fourth power of the width, 0.04.
     np.testing.assert_allclose(ours.mean, other.mean, atol=1e-6)
@@ -107,8 +108,9 @@ def test_tabulated_frames_are_those_of_the_source(rotated):
         inner = df.MomentSource(rotated_sde(sde, basis), 0.0, None, 16)
         source = RotatedSource(sde, basis, inner)
     assert source.integrates
-    known = with_frame(source, clock, x0)
+    known = eqx.filter_jit(with_frame)(source, clock, x0)
 
+    @eqx.filter_jit
     def moved(source, x0):
         both = jax.jvp(lambda c: source.frame(c**2, x0), (clock,), (jnp.ones(()),))
         return jax.tree.leaves(eqx.filter(both, eqx.is_inexact_array))

@@ -77,7 +77,8 @@ def test_quantiles_are_those_of_the_kalman_filter(replicates, reference):
 def test_particles_are_resampled_below_half(getkey):
     sharp = lambda x, y: norm.logpdf(y, x[0], 0.02)
     times, seen = np.array([0.1, 0.1001]), np.array([0.3, np.nan])
-    found = df.filter(getkey(), LINE, times, seen, sharp, 2000, initial=[0.0], history=True)
+    options = {"initial": [0.0], "history": True, "proposal": "bootstrap"}
+    found = df.filter(getkey(), LINE, times, seen, sharp, 2000, **options)
     assert found.effective_shares[0] < 0.5
     assert found.effective_shares[1] == pytest.approx(1.0), "equal weights after resampling"
     spread = np.asarray(found.particles[1]).std()

@@ -1,5 +1,6 @@
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -77,7 +78,7 @@ def test_starts_outside_the_support_count_for_nothing():
 def test_the_reversed_gaussian_is_exact_for_linear_equations():
     # Up to the factor by which it is widened: rho(x | t, .) is Gaussian about its peak.
     t, x, tail = jnp.array(1.5), jnp.array([0.9]), jnp.array([0.8, 0.3, 0.6])
-    found = reversed_gaussian(OU, OU._at_time(t), x, tail, jnp.array(1e3))
+    found = jax.jit(lambda: reversed_gaussian(OU, OU._at_time(t), x, tail, jnp.array(1e3)))()
     decay = np.exp(-0.8 * 1.5)
     np.testing.assert_allclose(0.3 + decay * (found.mean[0] - 0.3), x[0], rtol=1e-12)
     variance = 0.6**2 / 1.6 * (1 - decay**2) / decay**2

@@ -14,6 +14,7 @@ density is a smooth function of the clock. The expectation is a mean over new sa
 at each node.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -44,11 +45,26 @@ _TILE, _TILES = 128, 32
 _ROUNDINGS = 4
 
 
+class Estimate(NamedTuple):
+    """Estimates of total variation distances to the true density; see `certify.estimate`."""
+
+    value: Float[np.ndarray, "*batch"]
+    stderr: Float[np.ndarray, "*batch"]  # standard error of `value`
+    parts: Mapping[str, Float[np.ndarray, "*batch"]]  # what `value` is the sum of
+
+    @property
+    def dominant(self) -> Any:
+        """The name of the largest part, for each time and start."""
+        names, sizes = np.array(list(self.parts)), np.stack(list(self.parts.values()))
+        return names[np.argmax(sizes, axis=0)]
+
+
 class Certificate(NamedTuple):
     """Upper bounds on total variation distances to the true density."""
 
     bound: Float[np.ndarray, "*batch"]
     stderr: Float[np.ndarray, "*batch"]  # standard error of `bound`
+    estimate: Estimate | None = None  # if it was asked for
 
 
 class CertificateQuery(NamedTuple):

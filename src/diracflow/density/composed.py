@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ..certify.certificate import Certificate, CertificateQuery
+from ..certify.certificate import Certificate, CertificateQuery, Estimate
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
@@ -23,7 +23,7 @@ from ..transition.charted_density import in_coordinates
 from ..transition.programs import StartMixture
 from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
-from .composed_certificate import composed_certificate
+from .composed_certificate import composed_certificate, composed_estimate
 from .lattice import Lattice, lattice_for, weighted
 from .provenance import Provenance
 from .subintervals import (
@@ -197,6 +197,9 @@ class ComposedDensity(AbstractLearnedDensity):
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
         return composed_certificate(self, self._of_base("_error_bound"), query)
+
+    def _error_estimate(self, query: CertificateQuery) -> Estimate:
+        return composed_estimate(self, self._of_base("_error_estimate"), query)
 
     def _of_base(self, name: str) -> Any:
         """Return an attribute of the base."""

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..certify.certificate import Certificate, CertificateQuery
+from ..certify.certificate import Certificate, CertificateQuery, Estimate
 from ..training.stages import parts
 from .subintervals import Subintervals, count_of, log_mixture, noise_rows, simulate, simulated
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Beginnings of later subintervals over which their bounds are averaged, and the factor by which
 # each of them takes fewer samples.
 _BEGINNINGS, _FEWER = 32, 32
+# Parts of an estimate, and beginnings from which the second of them is estimated.
+_PARTS, _FEW = ("first subinterval", "later subintervals", "mixture"), 4
 # Points of the finer mixture, and draws at which it is compared with the evaluated one.
 _FINER, _DRAWS = 2**14, 128
 
@@ -51,15 +53,73 @@ def composed_certificate(
         bound, stderr = np.zeros(shape), np.zeros(shape)
     else:
         within = query._replace(t=np.where(counts > 1, density.reach, t))
-        bound, stderr = map(np.array, base_bound(within))
+        bound, stderr = map(np.array, base_bound(within)[:2])
     counts, times = (np.broadcast_to(values, bound.shape) for values in (counts, t))
     starts, key = np.broadcast_to(x0, (*bound.shape, x0.shape[-1])), query.key
     composed = [index for index in np.ndindex(bound.shape) if counts[index] > 1]
     for index in parts("error bound, all times and starts", composed):
         key, own_key = jr.split(key)
         one = query._replace(key=own_key, t=times[index], start=starts[index])
-        bound[index], stderr[index] = _one_bound(density, base_bound, one, int(counts[index]))
+        found = _one_bound(density, base_bound, one, int(counts[index]))
+        bound[index], stderr[index] = found.bound, found.stderr
     return Certificate(bound, stderr)
+
+
+def composed_estimate(
+    density: "ComposedDensity",
+    base_estimate: Callable[[CertificateQuery], Estimate],
+    query: CertificateQuery,
+) -> Estimate:
+    """Return estimates for a composed density: sums over subintervals, and of the mixture.
+
+    **Arguments:**
+
+    - `density`: the composed density.
+    - `base_estimate`: the estimate of the base density.
+    - `query`: key, times and starts in coordinates.
+    """
+    shape = np.broadcast_shapes(query.t.shape, query.start.shape[:-1])
+    times = np.broadcast_to(query.t, shape)
+    starts = np.broadcast_to(query.start, (*shape, query.start.shape[-1]))
+    counts = np.asarray(count_of(jnp.asarray(times), density._division))
+    sizes, squares = np.zeros((len(_PARTS), *shape)), np.zeros(shape)
+    for number, index in enumerate(np.ndindex(shape)):
+        key = jr.fold_in(query.key, number)
+        one = query._replace(key=key, t=times[index], start=starts[index])
+        if counts[index] == 1:
+            found = base_estimate(one)
+            sizes[(0, *index)], squares[index] = found.value, found.stderr**2
+        else:
+            sizes[(slice(None), *index)], squares[index] = _one_estimate(
+                density, base_estimate, one, int(counts[index])
+            )
+    return Estimate(sizes.sum(axis=0), np.sqrt(squares), dict(zip(_PARTS, sizes, strict=True)))
+
+
+def _one_estimate(
+    density: "ComposedDensity",
+    base_estimate: Callable[[CertificateQuery], Estimate],
+    query: CertificateQuery,
+    count: int,
+) -> tuple[tuple[float, float, float], float]:
+    """Return the parts of an estimate, and the square of the standard error of their sum."""
+    first_key, begin_key, later_key, gap_key = jr.split(query.key, 4)
+    gap, gap_error = 0.0, 0.0
+    with jax.enable_x64(True):
+        start = jnp.asarray(query.start)
+        times = _divided(density, jnp.asarray(float(query.t)))
+        begins = np.asarray(_beginnings(density, times, begin_key, start, count - 1))
+        if density.lattice is None:  # the sum over a lattice has no noise
+            gap, gap_error = map(float, _quadrature_gap(density, times, gap_key, start))
+    first = base_estimate(query._replace(key=first_key, t=np.asarray(float(times.length))))
+    # The distance over one subinterval, from a few of the places where later ones begin.
+    few = begins.reshape(-1, begins.shape[-1])[:: max(1, begins.size // begins.shape[-1] // _FEW)]
+    later = query._replace(key=later_key, t=np.asarray(density.reach), start=few[:_FEW])
+    each = base_estimate(later)
+    mean, spread = each.value.mean(), each.value.std(ddof=1) / np.sqrt(len(each.value))
+    noise = np.hypot(spread, np.sqrt(np.mean(each.stderr**2) / len(each.value)))
+    square = float(first.stderr) ** 2 + ((count - 1) * noise) ** 2 + gap_error**2
+    return (float(first.value), float((count - 1) * mean), gap), float(square)
 
 
 def _one_bound(

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ..certify.certificate import Certificate, CertificateQuery, certificate
+from ..certify.certificate import Certificate, CertificateQuery, Estimate, certificate
+from ..certify.estimate import estimates
 from ..flow.ansatz import AbstractAnsatz
 from ..planning.settings import MOST_LEGS
 from ..sde.argument_checks import checked_number
@@ -170,6 +171,9 @@ class TransitionDensity(AbstractLearnedDensity):
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
         return certificate(self.ansatz, self.trajectory, query)
+
+    def _error_estimate(self, query: CertificateQuery) -> Estimate:
+        return estimates(self.ansatz, self.trajectory, query)
 
     def _at_time(self, t: Float[Array, ""]) -> AnsatzAtTime:
         return AnsatzAtTime(self.ansatz.at(self.trajectory(t)), t)

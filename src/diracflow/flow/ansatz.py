@@ -208,6 +208,16 @@ class StandardisedAnsatz(AbstractAnsatz):
         rate, score, rate_gradient = moving.equation.linearised(log_density)
         return rate - self._context_rate(y, moving), score, rate_gradient
 
+    def reverse(self, y: Array, clock: Array, x0: Array) -> tuple[Array, Array]:
+        """Return noise and drift of the process that runs back in time under this density.
+
+        They are per unit of clock, in the coordinates of the ansatz.
+        """
+        moving = self._moving(y, clock, x0)
+        columns, forward = moving.equation.directions[:, :-1], moving.equation.directions[:, -1]
+        slope = jax.grad(lambda z: self._log_ratio(z, moving.context))(y)
+        return columns, forward + columns @ (columns.T @ slope)
+
     def source_forcing(self, y: Array, clock: Array, x0: Array) -> Float[Array, ""]:
         """Return `forcing` for an identity flow."""
         return self._moving(y, clock, x0).equation.source

@@ -57,8 +57,7 @@ def tell(stage: str, done: str = "") -> None:
 
 def begin(stage: str) -> None:
     """Show that a stage begins; raise `OutOfTime` if too little time is left."""
-    watch = _WATCH.get()
-    if watch is not None and time.monotonic() + watch.least > watch.deadline:
+    if _late():
         raise OutOfTime
     tell(stage)
 
@@ -84,7 +83,15 @@ def parts(stage: str, items: Sequence[T]) -> Iterator[T]:
 
 def in_time(make: Callable[[], T], otherwise: U) -> T | U:
     """Return what `make` returns, or `otherwise` if there is not enough time for it."""
+    if _late():  # preparations take time, too
+        return otherwise
     try:
         return make()
     except OutOfTime:
         return otherwise
+
+
+def _late() -> bool:
+    """Return `True` if too little time is left for a stage to begin."""
+    watch = _WATCH.get()
+    return watch is not None and time.monotonic() + watch.least > watch.deadline

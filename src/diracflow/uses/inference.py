@@ -25,7 +25,7 @@ from .hidden_inference import hidden_posterior
 from .hidden_process import Observe
 from .likelihood import Transitions, transitions
 from .observed import in_unit
-from .posterior_tree import observed_paths, posterior_tree
+from .posterior_tree import observed_paths, posterior_tree, warn_of
 from .priors import checked_prior, prior_centre, run_identity, shown
 
 if TYPE_CHECKING:
@@ -114,16 +114,19 @@ def infer(
     laws = checked_prior(density, prior)
     times, states = in_unit(times, states, unit)
     run = RunOptions(chains, warmup, draws, more.pop("checkpoint", None), progress)
-    if "observe" in more:
-        hidden = cast(HiddenState, more)
-        return hidden_posterior(key, density, (times, states), laws, run, **hidden)
-    if more:
+    if more and "observe" not in more:
         names = ", ".join(f"`{name}`" for name in more)
         raise ValueError(
             f"{names}: only for noisy or partial observations; pass `observe`, the function "
             "(x, y) -> log p(y | x), as well."
         )
-    return _path_posterior(key, density, (times, states), laws, run)
+    data, hidden = (times, states), cast(HiddenState, more)
+    if hidden:
+        tree = hidden_posterior(key, density, data, laws, run, **hidden)
+    else:
+        tree = _path_posterior(key, density, data, laws, run)
+    warn_of({str(name): value for name, value in tree.attrs.items()})
+    return tree
 
 
 class _HamiltonianSampler(eqx.Module):

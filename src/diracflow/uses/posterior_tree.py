@@ -26,7 +26,7 @@ def posterior_tree(
     library: str,
     **attributes: float,
 ) -> "DataTree":
-    """Return the groups `posterior`, `sample_stats` and `observed_data`; warn of poor mixing.
+    """Return the groups `posterior`, `sample_stats` and `observed_data`.
 
     **Arguments:**
 
@@ -52,7 +52,6 @@ def posterior_tree(
         **attributes,
         **{f"{package}_version": version(package) for package in ("diracflow", "jax", "numpyro")},
     )
-    warn_of(tree.attrs)
     return tree
 
 
@@ -87,11 +86,11 @@ def warn_of(summary: dict[str, Any]) -> None:
         warnings.warn(
             f"Chains have not mixed: R-hat is {summary['r_hat']:.3f}, above {_R_HAT}. Use more "
             "`warmup` and `draws`, or a prior that excludes parameters with equal likelihood.",
-            stacklevel=5,
+            stacklevel=3,
         )
     if summary.get("divergences"):
         warnings.warn(
             f"{summary['divergences']} trajectories diverged; the posterior may be biased where "
             "its scale changes abruptly. Narrow the prior or use another parametrisation.",
-            stacklevel=5,
+            stacklevel=3,
         )
