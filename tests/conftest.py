@@ -99,7 +99,7 @@ def trained_once(tmp_path_factory, name, train):
 
 @pytest.fixture
 def few_paths(monkeypatch):
-    """Distances of sources from 1024 paths of each start, not from 4096: as sure for a test."""
+    """Measure distances of sources from 1024 paths of each start instead of 4096."""
     monkeypatch.setattr("diracflow.planning.near_source.MANY", 1024)
 
 

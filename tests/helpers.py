@@ -58,7 +58,7 @@ RECORD = Record(
 
 @eqx.filter_jit
 def frame_of(source, tau, x0):
-    """The frame of a source by one program; operation by operation takes many."""
+    """Return the frame of a source from one program; evaluated eagerly, it compiles many."""
     return source.frame(tau, x0)
 
 

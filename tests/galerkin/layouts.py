@@ -63,7 +63,7 @@ if __name__ == "__main__":
     # Noise that depends on the state, so that every term counts.
     noise = lambda t, x: (0.7 + 0.2 * jnp.tanh(x))[:, None]
     sde, starts = df.SDE(lambda t, x: x - x**3, noise, 1), df.Normal(0.0, 1.0).expand(1)
-    small = {"layers": 2, "hidden": 2, "bumps": 2, "source": "euler", "context": "start"}
+    small = {"layers": 2, "hidden": 2, "bumps": 2, "source": "euler", "context": "path"}
     settings = settings_for("quick", **small, legs=1)
     ansatz = prepare(checked_problem(sde, starts, 1.0), settings, jr.key(5)).ansatz
     ansatz = ansatz.at(ansatz.theta + 0.1 * jr.normal(jr.key(1), ansatz.theta.shape))

@@ -117,3 +117,16 @@ def test_few_different_states_are_reported(getkey):
 def test_missing_observations_alone_are_reported(getkey):
     with pytest.warns(UserWarning, match="All observations are missing"):
         df.smooth(getkey(), LINE, [0.1], [np.nan], lambda x, y: 0.0 * x[0], 30, initial=[0.0])
+
+
+def test_mistakes_and_lost_particles_are_refused(getkey):
+    band = lambda x, y: jnp.where(jnp.abs(y - x[0]) < 5, 0.0, -jnp.inf)
+    run = lambda times, seen, **options: df.smooth(
+        getkey(), LINE, times, seen, band, 30, initial=[0.0], **options
+    )
+    with pytest.raises(ValueError, match="must increase; got 0.1 then 0.1"):
+        run([0.1, 0.1], [0.0, 0.0])
+    with pytest.raises(ValueError, match="`candidates` must be at least 0"):
+        run([0.1, 0.2], [0.0, 0.0], candidates=-1)
+    with pytest.raises(df.WeightsVanished, match="weight zero at observation 1 at t=0.2"):
+        run([0.1, 0.2], [0.0, 90.0])

@@ -80,7 +80,7 @@ def convergence(draws: np.ndarray) -> dict[str, float]:
     }
 
 
-def warn_of(summary: dict[str, Any]) -> None:
+def warn_of(summary: Mapping[Any, Any]) -> None:
     """Warn if chains have not mixed or trajectories diverged."""
     if not summary["r_hat"] <= _R_HAT:
         warnings.warn(
