@@ -19,7 +19,7 @@ SDE = df.SDE(lambda t, x: x - x**3, lambda t, x: 0.7 * jnp.eye(1), 1)
 SMALL = {"layers": 2, "hidden": 2, "bumps": 2, "samples": 64, "source": "euler"}
 # What a loop is made with, and what follows from the path.
 FIXED = {"plan", "settings", "layout", "processes", "ansatz", "starts", "key"}
-FIXED |= {"end", "origin", "budget"}
+FIXED |= {"end", "origin", "budget", "divides", "_problem", "_hopeless", "_stays"}
 PATH = {"clock", "clocks", "theta", "thetas", "first", "last", "history", "_began"}
 
 

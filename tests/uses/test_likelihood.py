@@ -106,7 +106,7 @@ BAD_PATHS = {
     "all missing": ([0.0, 1.0, 2.0], ONES * np.nan, "at least two.*with 0"),
     "infinite": ([0.0, 1.0, 2.0], ONES * np.inf, "must be finite, or NaN"),
     "lengths": ([0.0, 1.0], ONES, r"\(3, 1\) and \(2,\)"),
-    "no state axis": ([0.0, 1.0, 2.0], np.ones(3), r"\(\.\.\., times, 1\).*\(3,\)"),
+    "wide states": ([0.0, 1.0, 2.0], np.ones((3, 2)), r"\(\.\.\., times, 1\).*\(3, 2\)"),
     "no paths": ([0.0, 1.0, 2.0], np.ones((0, 3, 1)), "at least two"),
     "dates": (np.array(["2020-01-01"] * 3, dtype="datetime64[D]"), ONES, "`times` must be"),
 }

@@ -88,7 +88,7 @@ def forecast(
     if as_json:
         names = ("times", "means", "variances", "levels", "quantiles", "outside")
         arrays = {name: np.asarray(getattr(future, name)) for name in names}
-        emit({"log_evidence": found.log_evidence, **arrays})
+        emit({"log_evidence": float(found.log_evidence), **arrays})
         return
     low, high = (np.round(np.asarray(future.quantiles)[-1, i], 4).tolist() for i in (0, -1))
     emit(f"At t={until:g} the state lies between {low} and {high} with probability 0.9.")

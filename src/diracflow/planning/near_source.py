@@ -16,6 +16,7 @@ from .explosion import explodes
 from .normality import Distance
 from .pilot import MANY, Pilot, distance, distances, pilot
 from .settings import Settings
+from .subinterval_rule import PLANE
 
 # Draws of the start law that choose the number of steps.
 _DRAWS = 256
@@ -71,9 +72,9 @@ def _enough(settings: Settings) -> float:
 def near_source(problem: Problem, settings: Settings) -> NearSource | None:
     """Return the source with the moments of each start, if these are near the density.
 
-    If it answers only over a half or a quarter of the horizon, these are the subintervals of the
-    result. It is `None` if a few paths show that the source is far, in one dimension, where
-    training takes seconds, and if the user has described a training.
+    If, in three and more dimensions, it answers only over a half or a quarter of the horizon, these
+    are the subintervals of the result. It is `None` if a few paths show that the source is far, in
+    one dimension, where training takes seconds, and if the user has described a training.
     """
     described = settings.described
     alone = settings.method == "source"
@@ -92,7 +93,9 @@ def near_source(problem: Problem, settings: Settings) -> NearSource | None:
         near = _measured(problem)
         if alone or near.answers(settings):
             return near
-    return _divided(problem, settings, few, guesses) or near
+    # In the plane, lattices compose what a short training learned more accurately.
+    divided = _divided(problem, settings, few, guesses) if problem.dim > PLANE else None
+    return divided or near
 
 
 def _measured(problem: Problem) -> NearSource:

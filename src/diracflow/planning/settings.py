@@ -47,13 +47,13 @@ class Settings:
     - `method`: `"galerkin"` trains a flow by Galerkin steps. `"fitted"` fits the flow, in a fixed
         number of steps, to the density that the Chapman--Kolmogorov equation makes of the one
         before; it needs coefficients that do not depend on time. `"source"` trains nothing: the
-        density is a source with mean, covariance and third cumulants of each start, or composed of
-        two or four such sources. `"auto"` takes that in more than one dimension, if its distance
-        from simulated paths (total variation) is at most twice the tolerance and at most 0.03. Else
-        it takes `"fitted"` in three and more dimensions, where the source is `"closure"`,
-        components do not separate, and no parameters or times vary. It takes `"galerkin"` if
-        source, flow, sizes or `legs` are set. If a training stops early, the source is returned if
-        its distance is at most 0.1.
+        density is a source with mean, covariance and third cumulants of each start, or, in three
+        and more dimensions, composed of two or four of them. `"auto"` takes that in more than one
+        dimension, if its distance from simulated paths (total variation) is at most twice the
+        tolerance and at most 0.03. Else it takes `"fitted"` in three and more dimensions, where the
+        source is `"closure"`, components do not separate, and no parameters or times vary. It takes
+        `"galerkin"` if source, flow, sizes or `legs` are set. If a training stops early, the source
+        is returned if its distance is at most 0.1.
     - `flow`: `"monotone"` couplings in the coordinates of the source, with linear mixing; the
         paper's `"affine"` couplings in raw coordinates; a flow object (in the coordinates of the
         source), or a function `(dim, context_dim, key) -> flow`.

@@ -238,13 +238,14 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
         ahead = np.log(self.end / self.clock) / np.log1p(length / self.clock)
         steps = len(self.history) + ahead
         few = _FEW * max(1.0, self.ansatz.source.sde.dim / 4)
-        cost = steps * self.plan.samples * len(self.theta) ** 2 / _AFFORDABLE
+        cost = steps * self.plan.samples * len(self.theta) ** 2
         early = self.clock < _EARLY * self.end
-        self.short_steps = 0 if steps <= few or cost <= 1 or early else self.short_steps + 1
+        affordable = steps <= few or cost <= _AFFORDABLE
+        self.short_steps = 0 if affordable or early else self.short_steps + 1
         cost *= (self.plan.tolerance / _TOLERANCE) ** _PER_TOLERANCE
-        self.dear_steps = self.dear_steps + 1 if cost > 1 and not early else 0
-        hopeless = cost > self._hopeless and not early
-        self.hopeless_steps = self.hopeless_steps + 1 if hopeless else 0
+        dear, hopeless = cost > _AFFORDABLE, cost > self._hopeless * _AFFORDABLE
+        self.dear_steps = self.dear_steps + 1 if dear and not early else 0
+        self.hopeless_steps = self.hopeless_steps + 1 if hopeless and not early else 0
 
     @functools.cached_property
     def _stays(self) -> bool:
