@@ -276,7 +276,8 @@ def _density(
     `train` continues it if there is no lattice that composes the rest.
     """
     density = _as_it_is(problem, prepared, loop, status, key)
-    if status is Status.DIVIDED and getattr(density, "lattice", None) is None:
+    without_lattice = isinstance(density, ComposedDensity) and density.lattice is None
+    if status is Status.DIVIDED and without_lattice:
         loop.divides = False  # the rest would be composed by quasi-Monte Carlo
         density = _as_it_is(problem, prepared, loop, train(), key)
     _warn_of_sampling(density)

@@ -48,7 +48,7 @@ class Settings:
         number of steps, to the density that the Chapman--Kolmogorov equation makes of the one
         before; it needs coefficients that do not depend on time. `"source"` trains nothing: the
         density is a source with mean, covariance and third cumulants of each start, or, in three
-        and more dimensions, composed of two or four of them. `"auto"` takes that in more than one
+        and more dimensions, composed of two of them. `"auto"` takes that in more than one
         dimension, if its distance from simulated paths (total variation) is at most twice the
         tolerance and at most 0.03. Else it takes `"fitted"` in three and more dimensions, where the
         source is `"closure"`, components do not separate, and no parameters or times vary. It takes
