@@ -114,19 +114,29 @@ def infer(
     laws = checked_prior(density, prior)
     times, states = in_unit(times, states, unit)
     run = RunOptions(chains, warmup, draws, more.pop("checkpoint", None), progress)
-    if more and "observe" not in more:
-        names = ", ".join(f"`{name}`" for name in more)
+    tree = _sampled(key, density, (times, states), laws, run, cast(HiddenState, more))
+    warn_of({str(name): value for name, value in tree.attrs.items()})
+    return tree
+
+
+def _sampled(
+    key: PRNGKeyArray,
+    density: AbstractTransitionDensity,
+    data: tuple[ArrayLike, ArrayLike],
+    laws: Mapping[str, Any],
+    run: RunOptions,
+    hidden: HiddenState,
+) -> "DataTree":
+    """Return the posterior given states, or given noisy observations of them."""
+    if not hidden:
+        return _path_posterior(key, density, data, laws, run)
+    if "observe" not in hidden:
+        names = ", ".join(f"`{name}`" for name in hidden)
         raise ValueError(
             f"{names}: only for noisy or partial observations; pass `observe`, the function "
             "(x, y) -> log p(y | x), as well."
         )
-    data, hidden = (times, states), cast(HiddenState, more)
-    if hidden:
-        tree = hidden_posterior(key, density, data, laws, run, **hidden)
-    else:
-        tree = _path_posterior(key, density, data, laws, run)
-    warn_of({str(name): value for name, value in tree.attrs.items()})
-    return tree
+    return hidden_posterior(key, density, data, laws, run, **hidden)
 
 
 class _HamiltonianSampler(eqx.Module):
