@@ -142,16 +142,8 @@ def forecast(
     table = jnp.asarray(nodes), jnp.asarray(gaps), jnp.asarray(begins)
     restricted = density._restricted(jnp.asarray(np.max(gaps)))
     found = _summaries(restricted, draw_key, starts, table, levels, params)
-    return Forecast(
-        times=jnp.asarray(instants),
-        levels=levels,
-        **found,
-        density=density,
-        params=params,
-        starts=starts,
-        nodes=nodes,
-        begins=begins,
-    )
+    asked: dict[str, Any] = {"times": jnp.asarray(instants), "levels": levels, "params": params}
+    return Forecast(density=density, starts=starts, nodes=nodes, begins=begins, **asked, **found)
 
 
 def _present(
