@@ -6,6 +6,10 @@ import pytest
 
 import diracflow as df
 
+# The mean absolute error is at most its root mean square, and sqrt(2 / pi) of it for a normal law,
+# which the estimate assumes. So the estimate may be too small by this factor, and not by more.
+FLATTEST = np.sqrt(2 / np.pi)
+
 
 @pytest.fixture(scope="module")
 def line():
@@ -31,9 +35,7 @@ def test_estimates_are_near_the_truth_where_bounds_are_far_above(line):
     for t in (0.1, 1.5):
         found = density.certificate(1, t, starts, estimate=True)
         true = distances(density, model, t, starts)
-        # The constant assumes that errors are distributed as a normal law; if they are
-        # concentrated, as far out, the estimate is too large.
-        assert np.all(found.estimate.value > 0.7 * true - 3 * found.estimate.stderr)
+        assert np.all(found.estimate.value > FLATTEST * true - 3 * found.estimate.stderr)
         ratios.extend(found.estimate.value / true)
         bounds.extend(found.bound / true)
     assert np.median(ratios) < 2.5
@@ -50,7 +52,8 @@ def test_estimates_of_composed_densities_name_their_parts(line):
     assert found.dominant[0] == "first subinterval"
     assert found.parts["later subintervals"][0] == 0 < found.parts["later subintervals"][1]
     true = distances(whole, model, 3.0, x0[None])[0]
-    assert 0.7 * true - 3 * found.stderr[1] < found.value[1] < 10 * true
+    # The parts add up at most; a density composed of two is not five times better than their sum.
+    assert FLATTEST * true - 3 * found.stderr[1] < found.value[1] < 5 * true
 
 
 def test_a_source_that_is_exact_has_no_error():

@@ -43,7 +43,8 @@ def test_the_horizon_is_composed_of_what_was_learned(tmp_path):
     found = np.stack([density.prob(grid.nodes(), HORIZON, start) for start in x0])
     distances = 0.5 * grid.volume * np.sum(np.abs(found - exact), axis=1)
     assert np.all(distances < 2 * density.legs * density.provenance.history[-1].bound)
-    assert np.all(distances < 0.02)
+    # Recorded: 4e-4 and 7e-4. Other processors round differently, which changes steps.
+    assert np.all(distances < 3e-3)
     again = learned(checkpoint=tmp_path)
     np.testing.assert_array_equal(*(d.log_prob(x0, HORIZON, x0) for d in (again, density)))
 

@@ -35,7 +35,7 @@ class ChainOptions:
 
 @dataclasses.dataclass(frozen=True)
 class NoiseOptions:
-    """How observations depend on the state, if it is not seen exactly."""
+    """The dependence of observations on the state, if it is not seen exactly."""
 
     observe: Annotated[
         float | None,

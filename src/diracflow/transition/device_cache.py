@@ -28,7 +28,7 @@ class _Frame:
 
     @property
     def contents(self) -> Hashable:
-        """What is equal for two frames of one structure; there may be no hash."""
+        """Return a key that is equal for two frames of one structure; it may have no hash."""
         return self.structure, tuple((type(leaf), leaf) for leaf in self.leaves)
 
     def filled(self, arrays: tuple) -> Any:

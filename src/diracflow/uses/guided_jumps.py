@@ -58,7 +58,7 @@ class Landed(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What earlier jumps predict for the next."""
+    """The prediction of the next jump from earlier ones."""
 
     log_share: Float[Array, ""]  # effective share of a bootstrap jump
     log_gain: Float[Array, ""]  # that of a guided jump divided by it

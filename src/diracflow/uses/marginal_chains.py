@@ -79,7 +79,7 @@ class Tuning(eqx.Module):
 
 
 class Points(eqx.Module):
-    """Where all chains are."""
+    """The positions of all chains."""
 
     position: Float[Array, "chains k"]  # unconstrained parameters
     log_prior: Float[Array, " chains"]  # of the position
