@@ -29,8 +29,8 @@ from scipy.stats import multivariate_normal, qmc
 
 import diracflow as df
 from diracflow.evaluate.references import HestonMarginals
-from diracflow.uses.inference import log_posterior_term
-from diracflow.uses.likelihood import transitions
+from diracflow.inference.likelihood import transitions
+from diracflow.inference.posterior import log_posterior_term
 from rate_densities import Problem, learned_density
 from rate_simulated import best_seconds
 

@@ -28,12 +28,12 @@ from jax.scipy.stats import norm
 from jaxtyping import Array
 
 import diracflow as df
+from diracflow.hidden.evidence import HiddenProcess
+from diracflow.hidden.particle_filter import schedule
+from diracflow.inference.marginal_chains import MarginalSampler
+from diracflow.inference.priors import checked_prior
 from diracflow.models.exact_densities import AbstractExactDensity
 from diracflow.sde.linear_step import linear_step
-from diracflow.uses.evidence import HiddenProcess
-from diracflow.uses.marginal_chains import MarginalSampler
-from diracflow.uses.particle_filter import schedule
-from diracflow.uses.priors import checked_prior
 
 FOLDER = pathlib.Path(__file__).parents[1] / "examples"
 FILES = {"langevin": "langevin_velocity.py", "heston": "heston_variance.py"}

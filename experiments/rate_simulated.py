@@ -15,9 +15,9 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import initialize_model
 
 import diracflow as df
-from diracflow.uses.inference import log_posterior_term, path_model
-from diracflow.uses.likelihood import transitions
-from diracflow.uses.priors import checked_prior
+from diracflow.inference.likelihood import transitions
+from diracflow.inference.posterior import log_posterior_term, path_model
+from diracflow.inference.priors import checked_prior
 from rate_densities import Problem
 from rate_grid import grid_log_likelihood
 

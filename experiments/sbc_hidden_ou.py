@@ -22,10 +22,10 @@ from jaxtyping import Array
 from scipy.stats import chisquare
 
 import diracflow as df
-from diracflow.uses.evidence import HiddenProcess
-from diracflow.uses.marginal_chains import MarginalSampler
-from diracflow.uses.particle_filter import schedule
-from diracflow.uses.priors import checked_prior
+from diracflow.hidden.evidence import HiddenProcess
+from diracflow.hidden.particle_filter import schedule
+from diracflow.inference.marginal_chains import MarginalSampler
+from diracflow.inference.priors import checked_prior
 
 DENSITY = df.ExactOrnsteinUhlenbeck()
 PRIOR = {

@@ -24,9 +24,9 @@ from numpyro.infer.util import initialize_model
 from scipy.stats import chisquare
 
 import diracflow as df
-from diracflow.uses.inference import path_model
-from diracflow.uses.likelihood import transitions
-from diracflow.uses.priors import checked_prior
+from diracflow.inference.likelihood import transitions
+from diracflow.inference.posterior import path_model
+from diracflow.inference.priors import checked_prior
 
 DENSITY = df.ExactOrnsteinUhlenbeck()
 PRIOR = {

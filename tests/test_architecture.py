@@ -8,7 +8,7 @@ import pytest
 ROOMS = (
     *("storage", "sde", "distribution", "transition", "models", "equation", "source"),
     *("flow", "galerkin", "planning", "training", "certify", "density", "learning"),
-    *("uses", "evaluate", "sweep", "view", "explore", "cli"),
+    *("uses", "hidden", "inference", "evaluate", "sweep", "view", "explore", "cli"),
 )
 PACKAGE = pathlib.Path(__file__).parents[1] / "src" / "diracflow"
 

@@ -16,7 +16,9 @@ The rooms, in the order of the computation. Each imports only from those above i
 - `certify`: the residual, and the error bound computed from it
 - `density`: the learned density, composition in time, model files
 - `learning`: `learn`
-- `uses`: Green's identity, bridges, likelihood, inference of parameters, particle filter
+- `uses`: simulated paths, laws of any start, long runs, bridges, NumPyro distributions
+- `hidden`: states seen with noise or in part: particle filter, smoother, forecasts, evidence
+- `inference`: parameters from data: likelihood and its maximum, posteriors
 - `evaluate`: error measures and reference solutions
 - `sweep`: many trainings described by one file
 - `view`: figures and reports

@@ -19,6 +19,12 @@ from .equation.fokker_planck import log_density_rate as log_density_rate
 from .equation.moving_frame import Frame as Frame
 from .evaluate.errors import errors as errors
 from .flow.coupling_flow import AbstractFlow as AbstractFlow
+from .hidden.filtering import filter as filter
+from .hidden.forecasts import forecast as forecast
+from .hidden.smoothing import smooth as smooth
+from .inference.likelihood import log_likelihood as log_likelihood
+from .inference.likelihood import maximum_likelihood as maximum_likelihood
+from .inference.posterior import infer as infer
 from .learning import (
     TrainingFailed as TrainingFailed,
 )
@@ -79,16 +85,10 @@ from .transition.query_progress import query_progress as query_progress
 from .transition.transition_density import AbstractTransitionDensity as AbstractTransitionDensity
 from .uses import numpyro as numpyro
 from .uses.bridges import bridge as bridge
-from .uses.filtering import filter as filter
-from .uses.forecasts import forecast as forecast
 from .uses.green import propagate as propagate
-from .uses.inference import infer as infer
-from .uses.likelihood import log_likelihood as log_likelihood
-from .uses.likelihood import maximum_likelihood as maximum_likelihood
 from .uses.long_run import stationary as stationary
 from .uses.observed import observed as observed
 from .uses.simulation import simulate as simulate
-from .uses.smoothing import smooth as smooth
 from .uses.weights import WeightsVanished as WeightsVanished
 
 __version__: str

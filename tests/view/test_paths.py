@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 import diracflow as df
+from diracflow.hidden.filtering import Filtered
 from diracflow.uses.bridges import Bridge
-from diracflow.uses.filtering import Filtered
 
 TIMES = jnp.array([0.0, 0.4, 1.0])
 

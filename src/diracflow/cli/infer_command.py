@@ -87,7 +87,7 @@ def infer(
     """Sample the posterior of the parameters, given an observed path."""
     import jax.random as jr
 
-    from ..uses import inference
+    from ..inference import posterior
     from .inputs import parse_laws
 
     if out.suffix != ".nc":
@@ -99,7 +99,7 @@ def infer(
     options = run.keywords() | noise.keywords(states.shape[1], density.dim)
     if noise.observe is None:
         read_series(data, density.dim)
-    tree = inference.infer(
+    tree = posterior.infer(
         *(jr.key(run.seed), density, times, states, parse_laws("--prior", prior)),
         progress=not as_json,
         **options,

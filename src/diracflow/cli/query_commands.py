@@ -35,7 +35,7 @@ from .terminal import emit
 if TYPE_CHECKING:
     from jaxtyping import Array, Float  # `Array` imports JAX
 
-    from ..uses.hidden_process import Observe
+    from ..hidden.hidden_process import Observe
 
 
 def density(
@@ -142,7 +142,7 @@ def loglik(
     as_json: Json = False,
 ) -> None:
     """Compute the log-likelihood of an observed path, given its first state."""
-    from ..uses.likelihood import log_likelihood
+    from ..inference.likelihood import log_likelihood
 
     learned, conditioning = QueryOptions(model, params, sde=sde).load()
     times, states = read_series(data, learned.dim)
@@ -227,7 +227,7 @@ def filter(  # the standard term
     """Estimate the hidden state from observations with Gaussian noise."""
     import jax.random as jr
 
-    from ..uses import filtering
+    from ..hidden import filtering
 
     table.check(figure)
     model, conditioning = query.load()

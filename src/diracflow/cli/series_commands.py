@@ -42,7 +42,7 @@ def forecast(
     from jax.scipy.stats import norm
 
     from ..evaluate.predictive import filter_check
-    from ..uses import filtering, forecasts
+    from ..hidden import filtering, forecasts
 
     if out.suffix != ".nc":
         raise ValueError(f"Forecasts are written as NetCDF, to a file named .nc; got {out}.")

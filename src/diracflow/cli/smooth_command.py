@@ -29,7 +29,7 @@ def smooth(
     """Estimate the hidden state at each time from all observations, with Gaussian noise."""
     import jax.random as jr
 
-    from ..uses import smoothing
+    from ..hidden import smoothing
 
     if out.suffix != ".nc":
         raise ValueError(f"Smoothed states are written as NetCDF, to a file named .nc; got {out}.")

@@ -17,11 +17,11 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from scipy.stats import chi2, kstest, norm
 
 from ..distribution.lazy_plot import plotted
+from ..hidden.filtering import Filtered
+from ..inference.likelihood import transitions
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
-from ..uses.filtering import Filtered
-from ..uses.likelihood import transitions
 from ..uses.observed import in_unit
 from ..uses.simulation import jumps_to
 from ..uses.underlying_sde import scalars

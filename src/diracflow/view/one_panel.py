@@ -12,11 +12,11 @@ from ..density.learned import LearnedDensity
 from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.particles import Particles
 from ..evaluate.predictive import PredictiveCheck
+from ..hidden.filtering import Filtered
+from ..hidden.forecasts import Forecast
+from ..hidden.smoothing import Smoothed
 from ..uses.bridges import Bridge
-from ..uses.filtering import Filtered
-from ..uses.forecasts import Forecast
 from ..uses.simulation import Paths
-from ..uses.smoothing import Smoothed
 from .axes import (
     DENSITY_MAP,
     EXACT,

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from ..density.learned import LearnedDensity
 from ..evaluate.errors import Study
+from ..hidden.filtering import Filtered
+from ..hidden.forecasts import Forecast
+from ..hidden.smoothing import Smoothed
 from ..uses.bridges import Bridge
-from ..uses.filtering import Filtered
-from ..uses.forecasts import Forecast
-from ..uses.smoothing import Smoothed
 from ..uses.weights import weighted_quantiles
 from .axes import EXACT, LEARNED, LEVELS, SOURCE, fan, panels, require_kind, style
 

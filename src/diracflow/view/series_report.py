@@ -12,8 +12,8 @@ from jaxtyping import ArrayLike, Float
 from matplotlib.figure import Figure
 
 from ..evaluate.predictive import PredictiveCheck
-from ..uses.filtering import Filtered
-from ..uses.forecasts import Forecast
+from ..hidden.filtering import Filtered
+from ..hidden.forecasts import Forecast
 from .axes import panels, style
 from .one_panel import one_panel
 from .over_time import filter_bands, forecast_fan

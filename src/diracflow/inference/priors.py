@@ -11,8 +11,8 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from ..sde.laws import AbstractLaw, LogNormal, Normal, Uniform
 from ..sde.parameters import check_names
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.extras import extra
 from .chain_file import RunOptions
-from .extras import extra
 
 # Number of draws used to check a prior.
 _TRIALS = 1000

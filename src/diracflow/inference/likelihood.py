@@ -29,7 +29,7 @@ from ..transition.transition_density import (
     checked_query,
     require_density,
 )
-from .observed import in_unit
+from ..uses.observed import in_unit
 
 
 class Transitions(eqx.Module):

@@ -11,18 +11,18 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..hidden.evidence import HiddenProcess, Run
+from ..hidden.hidden_process import Observe
+from ..hidden.particle_filter import check_model, initial_particles, schedule
 from ..sde.argument_checks import checked_count, checked_number
 from ..sde.laws import AbstractLaw
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.extras import extra
+from ..uses.underlying_sde import began_at
 from .chain_file import Records, RunOptions, run_chains
-from .evidence import HiddenProcess, Run
-from .extras import extra
-from .hidden_process import Observe
 from .marginal_chains import MarginalSampler
-from .particle_filter import check_model, initial_particles, schedule
 from .posterior_tree import coordinates, observed_paths, posterior_tree
 from .priors import prior_centre, run_identity, shown
-from .underlying_sde import began_at
 
 if TYPE_CHECKING:
     from xarray import DataTree

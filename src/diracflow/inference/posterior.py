@@ -3,7 +3,7 @@ r"""The posterior of SDE parameters, given discretely observed paths.
 If all components are seen without noise, the likelihood is a product of transition densities, so
 Hamiltonian Monte Carlo (NUTS, from NumPyro) samples the parameters alone: there are no latent paths
 between observations. Otherwise a particle filter estimates the evidence of the observations, see
-`hidden_inference`.
+`hidden_posterior`.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from ..hidden.hidden_process import Observe
 from ..sde.argument_checks import checked_count, checked_key
 from ..sde.laws import AbstractLaw
 from ..transition.transition_density import AbstractTransitionDensity, require_density
+from ..uses.extras import extra
+from ..uses.observed import in_unit
 from .chain_file import RunOptions, run_chains
-from .extras import extra
-from .hidden_inference import hidden_posterior
-from .hidden_process import Observe
+from .hidden_posterior import hidden_posterior
 from .likelihood import Transitions, transitions
-from .observed import in_unit
 from .posterior_tree import observed_paths, posterior_tree, warn_of
 from .priors import checked_prior, prior_centre, run_identity, shown
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .extras import extra
+from ..uses.extras import extra
 
 if TYPE_CHECKING:
     from xarray import DataTree

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.uses.likelihood import from_intervals, into_intervals
+from diracflow.inference.likelihood import from_intervals, into_intervals
 
 OU = df.ExactOrnsteinUhlenbeck()
 TRUE = {"rate": 1.2, "level": 0.4, "noise": 0.5}

@@ -27,11 +27,14 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
-from .connecting import connected
+from ..uses.connecting import connected
+from ..uses.observed import in_unit
+from ..uses.simulation import Paths, xarray
+from ..uses.underlying_sde import began_at, scalars
+from ..uses.weights import systematic
 from .filtering import Laws, checked_levels, require_evidence, warn_if_unseen
 from .guided_jumps import checked_proposal
 from .hidden_process import Hidden, Observe
-from .observed import in_unit
 from .particle_filter import (
     Schedule,
     check_model,
@@ -41,9 +44,6 @@ from .particle_filter import (
     run,
     schedule,
 )
-from .simulation import Paths, xarray
-from .underlying_sde import began_at, scalars
-from .weights import systematic
 
 # Fewer different states at one time are reported.
 _FEW = 20

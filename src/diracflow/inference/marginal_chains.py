@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .evidence import HiddenProcess, Noise, Run
-from .extras import extra
+from ..hidden.evidence import HiddenProcess, Noise, Run
+from ..uses.extras import extra
 
 # Random walks of few dimensions are most efficient near this acceptance rate; noise in the
 # evidence lowers the best rate from 0.44 or 0.23 (Sherlock et al. 2015).

@@ -23,12 +23,18 @@ from ..sde.argument_checks import checked_key, checked_point, real_numbers
 from ..sde.domains import require_inside
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.green import propagate
+from ..uses.observed import in_unit
+from ..uses.simulation import simulate, xarray
+from ..uses.underlying_sde import (
+    began_at,
+    check_start_times,
+    member_of,
+    require_homogeneous,
+    scalars,
+)
+from ..uses.weights import systematic
 from .filtering import Filtered
-from .green import propagate
-from .observed import in_unit
-from .simulation import simulate, xarray
-from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
-from .weights import systematic
 
 # Draws of each law, for moments and quantiles; particles from a known state beyond the horizon.
 _DRAWS, _PARTICLES = 8192, 4096

@@ -19,11 +19,11 @@ from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.simulation import jumps_to
+from ..uses.underlying_sde import check_start_times, member_of, require_homogeneous
+from ..uses.weights import effective_fraction, systematic
 from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
 from .hidden_process import Hidden, Observe
-from .simulation import jumps_to
-from .underlying_sde import check_start_times, member_of, require_homogeneous
-from .weights import effective_fraction, systematic
 
 # Particles are resampled if the effective sample size is below this fraction of their number.
 _RESAMPLE_BELOW = 0.5

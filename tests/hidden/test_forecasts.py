@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import diracflow as df
-from diracflow.uses.forecasts import _DRAWS
+from diracflow.hidden.forecasts import _DRAWS
 
 OU = df.models.ornstein_uhlenbeck(1, rate=0.8, level=0.3, noise=0.6).exact
 # For Brownian motion the Euler step is exact; this one has a horizon.

@@ -9,7 +9,7 @@ import pytest
 import xarray
 
 import diracflow as df
-from diracflow.uses.posterior_tree import convergence, warn_of
+from diracflow.inference.posterior_tree import convergence, warn_of
 
 OU = df.ExactOrnsteinUhlenbeck()
 TRUE = {"rate": 0.8, "level": 0.3, "noise": 0.6}

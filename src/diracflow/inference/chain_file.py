@@ -24,7 +24,7 @@ from ..storage.files import write_atomically
 from ..storage.strict_json import DataFileError, json_text, plain
 from ..training.checkpoint_file import CheckpointError, CheckpointWarning, opened
 from ..training.checkpointer import terminable
-from .extras import extra
+from ..uses.extras import extra
 
 _KIND, _NAME, _FORMAT = "diracflow-chains", "chains.safetensors", 1
 _MAX_BYTES = 2**34

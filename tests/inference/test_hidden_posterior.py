@@ -8,12 +8,12 @@ import pytest
 from jax.scipy.stats import norm
 
 import diracflow as df
+from diracflow.hidden.evidence import HiddenProcess
+from diracflow.hidden.hilbert import curve_index
+from diracflow.hidden.particle_filter import schedule
+from diracflow.inference import chain_file
+from diracflow.inference.posterior_tree import convergence
 from diracflow.models.exact_densities import AbstractExactDensity
-from diracflow.uses import chain_file
-from diracflow.uses.evidence import HiddenProcess
-from diracflow.uses.hilbert import curve_index
-from diracflow.uses.particle_filter import schedule
-from diracflow.uses.posterior_tree import convergence
 
 OU = df.ExactOrnsteinUhlenbeck()
 TRUE = {"rate": 0.8, "level": 0.4, "noise": 0.6}

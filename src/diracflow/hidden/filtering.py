@@ -26,9 +26,11 @@ from ..sde.argument_checks import checked_count, checked_flag, checked_key, real
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.observed import in_unit
+from ..uses.underlying_sde import began_at, scalars
+from ..uses.weights import WeightsVanished, weighted_quantiles
 from .guided_jumps import checked_proposal
 from .hidden_process import Hidden, Observe
-from .observed import in_unit
 from .particle_filter import (
     Schedule,
     check_model,
@@ -37,8 +39,6 @@ from .particle_filter import (
     run,
     schedule,
 )
-from .underlying_sde import began_at, scalars
-from .weights import WeightsVanished, weighted_quantiles
 
 
 class Filtered(eqx.Module):
