@@ -15,7 +15,7 @@ The rooms, in the order of the computation. Each imports only from those above i
 - `training`: the time loop, its steps, progress, checkpoints
 - `certify`: the residual, and the error bound computed from it
 - `density`: the learned density, composition in time, model files
-- `learning`: `learn`
+- `learning`: `learn`, and what it returns if a training ended early
 - `uses`: simulated paths, laws of any start, long runs, bridges, NumPyro distributions
 - `hidden`: states seen with noise or in part: particle filter, smoother, forecasts, evidence
 - `inference`: parameters from data: likelihood and its maximum, posteriors

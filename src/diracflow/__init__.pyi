@@ -25,12 +25,8 @@ from .hidden.smoothing import smooth as smooth
 from .inference.likelihood import log_likelihood as log_likelihood
 from .inference.likelihood import maximum_likelihood as maximum_likelihood
 from .inference.posterior import infer as infer
-from .learning import (
-    TrainingFailed as TrainingFailed,
-)
-from .learning import (
-    learn as learn,
-)
+from .learning.interface import learn as learn
+from .learning.outcome import TrainingFailed as TrainingFailed
 from .models.exact_densities import (
     ExactGeometricBrownian as ExactGeometricBrownian,
 )

@@ -1,6 +1,6 @@
 import dataclasses
 
-from diracflow.learning import _display
+from diracflow.learning.run import display_for
 from diracflow.training.progress import PlainProgress, progress_for
 from diracflow.training.state import Status
 from helpers import RECORD
@@ -51,7 +51,7 @@ def test_nothing_is_shown_by_default(capsys):
 
 def test_a_function_gets_the_record_of_every_step():
     records = []
-    with _display(records.append)(1.0) as progress:
+    with display_for(records.append)(1.0) as progress:
         progress.update(RECORD)
         progress.update(RECORD)
     assert records == [RECORD, RECORD]

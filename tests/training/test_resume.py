@@ -156,7 +156,7 @@ def test_limits_can_be_raised_and_a_finished_run_is_returned(whole, tmp_path, mo
         tables.append(({"t": density.horizon, "bound": 0.2, "stderr": 0.1},))
         return tables[-1]
 
-    monkeypatch.setattr("diracflow.learning.certificate_table", table)
+    monkeypatch.setattr("diracflow.learning.interface.certificate_table", table)
     found = learned(checkpoint=tmp_path, certify=True)
     assert_same(found, whole)
     assert found.provenance.seconds > part.provenance.seconds

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow import learning
+from diracflow.learning import interface
 from diracflow.training.progress import PlainProgress
 from diracflow.training.stages import OutOfTime, begin, in_time, parts, tell, watched
 
@@ -73,7 +73,7 @@ def test_what_is_left_out_can_be_computed_later(monkeypatch):
     whole = df.learn(*arguments, key=0, legs=2, progress=Lines, certify=False, **SMALL)
     for stage in ("planning", "compilation", "lattice"):
         assert any(line.startswith(stage) for line in lines)
-    monkeypatch.setattr(learning, "_time_left", lambda *rest: (0.0, 0.0))
+    monkeypatch.setattr(interface, "_time_left", lambda *rest: (0.0, 0.0))
     with pytest.warns(UserWarning, match=r"max_seconds.*extended\(.*no time for the error bound"):
         part = df.learn(*arguments, key=0, legs=2, **SMALL)
     assert part.status is df.Status.TIME_LIMIT
@@ -88,7 +88,7 @@ def test_what_is_left_out_can_be_computed_later(monkeypatch):
 
 
 def test_a_missing_error_bound_is_said(monkeypatch):
-    monkeypatch.setattr(learning, "_time_left", lambda *rest: (0.0, 0.0))
+    monkeypatch.setattr(interface, "_time_left", lambda *rest: (0.0, 0.0))
     with pytest.warns(UserWarning, match=r"density\.certificate\(key, t, x0\)"):
         density = df.learn(MODEL.sde, MODEL.starts, 1.0, key=jr.key(0), **SMALL)
     assert density.status is df.Status.FINISHED

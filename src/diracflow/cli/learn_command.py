@@ -10,7 +10,8 @@ import jax
 import jax.random as jr
 
 from ..density.learned import LearnedDensity
-from ..learning import TrainingFailed, learn
+from ..learning.interface import learn
+from ..learning.outcome import TrainingFailed
 from ..models.catalogue import Model, model, named_object
 from ..planning.plan import Plan
 from ..planning.prepare import plan

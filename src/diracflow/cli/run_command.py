@@ -15,7 +15,7 @@ from .. import view
 from ..density.learned import LearnedDensity
 from ..density.summary import landmarks, split
 from ..evaluate.errors import Study, study
-from ..learning import TrainingFailed
+from ..learning.outcome import TrainingFailed
 from ..models.catalogue import Model, model
 from ..planning.ansatz_builder import idle_dim_for
 from ..planning.settings import settings_for

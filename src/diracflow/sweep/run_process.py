@@ -23,7 +23,8 @@ import jax
 import jax.random as jr
 
 from ..evaluate.errors import study
-from ..learning import TrainingFailed, learn
+from ..learning.interface import learn
+from ..learning.outcome import TrainingFailed
 from ..storage.files import Locked, locked
 from ..training.threads import limit_threads
 from .sweep_runs import RunFolder
