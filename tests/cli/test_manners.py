@@ -94,7 +94,7 @@ def test_a_termination_ends_with_its_code(tmp_path):
 def test_only_commands_that_draw_import_matplotlib():
     modules = [
         *("explore_command", "learn_command", "model_commands"),
-        *("query_commands", "sweep_command"),
+        *("query_commands", "series_commands", "sweep_command"),
     ]
     imports = "; ".join(f"import diracflow.cli.{name}" for name in modules)
     text = f"import sys; {imports}; assert 'matplotlib' not in sys.modules"

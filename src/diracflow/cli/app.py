@@ -22,9 +22,8 @@ from .options import (
     changed_settings,
     expanded,
 )
-from .query_commands import bridge, density, filter, loglik, propagate, sample
-from .series_commands import forecast
-from .smooth_command import smooth
+from .query_commands import bridge, density, loglik, propagate, sample
+from .series_commands import filter, forecast, smooth
 from .terminal import Exit, emit, only_results, run_process, talk
 
 app = typer.Typer(

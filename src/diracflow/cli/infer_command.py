@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Data, Equation, Figure, Json, Seed
-from .query_commands import gaussian_likelihood, observed_components
-from .tables import read_series, require_figure, require_writable
+from .options import Components, Data, Equation, Figure, Json, NetCDF, Seed
+from .series_commands import gaussian_likelihood, observed_components
+from .tables import read_series, require_figure, require_netcdf
 from .terminal import emit
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ class NoiseOptions:
         float | None,
         typer.Option(help="Standard deviation of the observation noise; else states are exact."),
     ] = None
-    components: Annotated[
-        str | None, typer.Option(help="Observed components, such as 1,3; default the first ones.")
-    ] = None
+    components: Components = None
     particles: Annotated[int | None, typer.Option(help="Particles of each filter.")] = None
     initial: Annotated[
         str | None, typer.Option(help='Law at time 0: \'{"law": "Normal", "mean": 0, "std": 1}\'.')
@@ -79,7 +77,7 @@ def infer(
     *,
     noise: NoiseOptions,
     run: ChainOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A NetCDF file.")] = Path("posterior.nc"),
+    out: NetCDF = Path("posterior.nc"),
     figure: Figure = None,
     sde: Equation = None,
     as_json: Json = False,
@@ -90,9 +88,7 @@ def infer(
     from ..inference import posterior
     from .inputs import parse_laws
 
-    if out.suffix != ".nc":
-        raise ValueError(f"Posteriors are written as NetCDF, to a file named .nc; got {out}.")
-    require_writable(out)
+    require_netcdf("Posteriors", out)
     require_figure(figure)
     density = _density(model, sde)
     times, states = read_series(data)

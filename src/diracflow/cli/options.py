@@ -34,6 +34,10 @@ Data = Annotated[
         help="Times and values: columns of a .csv or .parquet, or times, states of an .npz."
     ),
 ]
+Components = Annotated[
+    str | None, typer.Option(help="Observed components, such as 1,3; default the first ones.")
+]
+NetCDF = Annotated[Path, typer.Option("--out", "-o", help="A NetCDF file.")]
 Figure = Annotated[Path | None, typer.Option(help="Write a figure: .png, .pdf, ...")]
 Preset = Annotated[str, typer.Option(help="quick, accurate or paper.")]
 Equation = Annotated[

@@ -1,10 +1,10 @@
-"""The commands that query a density: its values and draws, paths, states and parameters.
+"""The commands that query a density: its values and draws, propagated laws, bridges.
 
 They import JAX when they run, so that `--help` does not wait for it.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -24,18 +24,8 @@ from .options import (
     TableOptions,
     Time,
 )
-from .tables import (
-    read_points,
-    read_series,
-    state_columns,
-    write_table,
-)
+from .tables import read_points, read_series, state_columns, write_table
 from .terminal import emit
-
-if TYPE_CHECKING:
-    from jaxtyping import Array, Float  # `Array` imports JAX
-
-    from ..hidden.hidden_process import Observe
 
 
 def density(
@@ -209,86 +199,3 @@ def bridge(
         f"log-density            {value:.4f}  at x1, from the path weights\n"
         f"midpoint               mean {centre}, standard deviation {spread}"
     )
-
-
-def filter(  # the standard term
-    query: QueryOptions,
-    data: Data,
-    noise: Annotated[float, typer.Option(help="Standard deviation of the observation noise.")],
-    *,
-    components: Annotated[
-        str | None, typer.Option(help="Observed components, such as 1,3; default the first ones.")
-    ] = None,
-    particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
-    seed: Seed = 0,
-    figure: Figure = None,
-    table: TableOptions,
-) -> None:
-    """Estimate the hidden state from observations with Gaussian noise."""
-    import jax.random as jr
-
-    from ..hidden import filtering
-
-    table.check(figure)
-    model, conditioning = query.load()
-    times, observations = read_series(data)
-    observed = observed_components(components, observations.shape[1], model.dim)
-    observe = gaussian_likelihood("--noise", noise, observed)
-    found = filtering.filter(
-        *(jr.key(seed), model, times, observations, observe, particles),
-        params=conditioning["params"],
-        start=conditioning["start_time"],
-    )
-    names = ("times", "means", "variances", "levels", "quantiles", "effective_shares", "outside")
-    arrays = {name: np.asarray(getattr(found, name)) for name in names}
-    if table.out is not None:
-        columns = {"time": arrays["times"]}
-        parts = {"mean": arrays["means"], "variance": arrays["variances"]}
-        for index, level in enumerate(found.levels):
-            parts[f"q{level:g}"] = arrays["quantiles"][:, index]
-        for name, part in parts.items():
-            columns |= {f"{name}_{c}": values for c, values in state_columns(part).items()}
-        write_table(table.out, columns, arrays)
-    if figure is not None:
-        from ..view import filter_bands
-
-        shown = np.full((len(times), model.dim), np.nan)
-        shown[:, observed] = observations
-        filter_bands(found, shown).savefig(figure)
-    if table.as_json:
-        emit({"log_evidence": float(found.log_evidence), **arrays})
-    else:
-        emit(f"log-evidence {found.log_evidence:.6g}")
-
-
-def observed_components(text: str | None, count: int, dim: int) -> list[int]:
-    """Return the indices of the observed components; the user counts from one."""
-    chosen = list(range(1, count + 1))
-    if text is not None:
-        try:
-            chosen = [int(part) for part in text.split(",")]
-        except ValueError:
-            raise ValueError(f"`--components` takes numbers such as 1,3; got {text!r}.") from None
-    if len(chosen) != count or not all(1 <= c <= dim for c in chosen):
-        raise ValueError(
-            f"The data have {count} columns after the time. Give a component between 1 and {dim} "
-            f"for each of them with `--components`; got {chosen}."
-        )
-    return [c - 1 for c in chosen]
-
-
-def gaussian_likelihood(option: str, noise: float, observed: list[int]) -> "Observe":
-    """Return the log-likelihood of some components, seen with Gaussian noise."""
-    import jax.numpy as jnp
-    from jax.scipy.stats import norm
-
-    if not 0 < noise < np.inf:
-        raise ValueError(f"`{option}` must be a positive standard deviation; got {noise:g}.")
-
-    def observe(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, '']":
-        seen = ~jnp.isnan(y)
-        # A missing component contributes nothing to the likelihood, and has finite derivatives.
-        gaps = (jnp.where(seen, y, 0.0) - x[np.array(observed)]) / noise
-        return jnp.sum(jnp.where(seen, norm.logpdf(gaps) - jnp.log(noise), 0.0))
-
-    return observe

@@ -143,6 +143,13 @@ def require_writable(path: Path, *, make_folders: bool = False) -> None:
             raise PermissionError(f"{place} cannot be written to.")
 
 
+def require_netcdf(what: str, path: Path) -> None:
+    """Raise an error if the file `path`, which holds `what`, is not called .nc or not writable."""
+    if path.suffix != ".nc":
+        raise ValueError(f"{what} are written as NetCDF, to a file named .nc; got {path}.")
+    require_writable(path)
+
+
 def require_figure(path: Path | None) -> None:
     """Raise an error if the figure `path` cannot be written, or has an unknown format."""
     if path is None:
