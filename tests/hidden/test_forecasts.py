@@ -102,7 +102,7 @@ def test_mistakes_are_refused(filtered):
         "has its own times": (filtered, [2.0], {"start": 1.0}),
         "or one state": (np.zeros((3, 1)), [2.0], {}),
         "has no parameters|no parameter": (0.5, [2.0], {"params": {"rate": 1.0}}),
-        "strictly between 0 and 1": (0.5, [2.0], {"quantiles": [95]}),
+        "levels between 0 and 1": (0.5, [2.0], {"quantiles": [95]}),
         "unit": (0.5, np.array(["2020-01-01"], "M8[D]"), {}),
     }
     for message, (state, times, keywords) in mistakes.items():

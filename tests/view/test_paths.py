@@ -23,7 +23,8 @@ def bands():
     levels = jnp.array([0.05, 0.5, 0.95])
     quantiles = means[:, None] + (levels - 0.5)[None, :, None]
     ones = jnp.ones(3)
-    return Filtered(TIMES, -ones, means, means**2, levels, quantiles, ones, 0 * ones, None, None)
+    laws = TIMES, means, means**2, levels, quantiles, 0 * ones
+    return Filtered(*laws, -ones, ones, particles=None, weights=None)
 
 
 def corners(axis, number=0):

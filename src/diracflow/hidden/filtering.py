@@ -9,49 +9,32 @@ The mean of the weights at each time estimates $p(y_k | y_1, \dots, y_{k-1})$. T
 means is an unbiased estimate of the evidence under the process that the density describes.
 """
 
-import warnings
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
-from ..distribution.lazy_plot import plotted
 from ..distribution.particles import Particles
-from ..sde.argument_checks import checked_count, checked_flag, checked_key, real_numbers
+from ..sde.argument_checks import checked_flag, checked_key
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
-from ..uses.observed import in_unit
-from ..uses.underlying_sde import began_at, scalars
-from ..uses.weights import WeightsVanished, weighted_quantiles
+from ..uses.weights import WeightsVanished
 from .guided_jumps import checked_proposal
 from .hidden_process import Hidden, Observe
-from .particle_filter import (
-    Schedule,
-    check_model,
-    initial_particles,
-    known,
-    run,
-    schedule,
-)
+from .laws_over_time import AbstractLawsOverTime, Laws, checked_levels
+from .particle_filter import Schedule, filter_task, known, run
 
 
-class Filtered(eqx.Module):
+class Filtered(AbstractLawsOverTime):
     """Laws of the state given the observations up to each time."""
 
-    times: Float[Array, " n"]
     log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
-    means: Float[Array, "n d"]
-    variances: Float[Array, "n d"]
-    levels: Float[Array, " q"]
-    quantiles: Float[Array, "n q d"]
     effective_shares: Float[Array, " n"]  # effective sample size / particles, before resampling
-    outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
     guided: Bool[Array, " n"] | None = None  # True where particles were drawn near the observation
@@ -72,18 +55,8 @@ class Filtered(eqx.Module):
         """
         if self.particles is None or self.weights is None:
             raise ValueError("Particles were not stored; call `filter` with `history=True`.")
-        if not -len(self.times) <= index < len(self.times):
-            raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
+        self._check_index(index)
         return Particles(self.particles[index], self.weights[index])
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 class FilterOptions(TypedDict, total=False):
@@ -142,69 +115,28 @@ def filter(  # the standard name, although it shadows a builtin
     >>> df.filter(jax.random.key(0), model.exact, *data, initial=model.starts).means.shape
     (2, 1)
     """
-    key, params = checked_key(key), scalars(density, params)
-    times, observations = in_unit(times, observations, unit)
-    plan = schedule(density, times, observations, began_at(density, start, "start"))
-    particles = checked_count("particles", particles)
-    start_key, jump_key = jr.split(key)
-    x = initial_particles(start_key, density, initial, particles)
-    check_model(density, observe, plan, x, params)
-    warn_if_unseen(plan)
-    return _filtered(density, observe, jump_key, x, plan, params, **options)
+    start_key, jump_key = jr.split(checked_key(key))
+    data = times, observations, unit
+    task = filter_task(start_key, density, data, observe, particles, initial, start, params)
+    return _filtered(*task, jump_key, **options)
 
 
 def _filtered(
-    density: AbstractTransitionDensity,
-    observe: Observe,
-    key: PRNGKeyArray,
-    x: Float[Array, "particles d"],
+    hidden: Hidden,
     plan: Schedule,
-    params: dict[str, Any],
+    x: Float[Array, "particles d"],
+    key: PRNGKeyArray,
     proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     history: bool = False,
 ) -> Filtered:
     levels, history = checked_levels(quantiles), checked_flag("history", history)
-    hidden = Hidden(density, observe, params)
     proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
     found = run(hidden, key, x, plan, Laws(levels), proposal, history)
     kept = jax.tree.map(lambda a: a[plan.last_jump], found)
     require_evidence(plan, kept["log_evidences"])
     particles, weights, _ = (kept.pop(name, None) for name in ("particles", "weights", "parents"))
     return Filtered(times=plan.times, levels=levels, particles=particles, weights=weights, **kept)
-
-
-def checked_levels(quantiles: Sequence[float]) -> Float[Array, " q"]:
-    """Return levels of quantiles as an array."""
-    levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
-    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
-        raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
-    return jnp.asarray(levels)
-
-
-class Laws(eqx.Module):
-    """Moments and quantiles of weighted particles."""
-
-    levels: Float[Array, " q"]
-
-    def __call__(
-        self, x: Float[Array, "particles d"], weights: Float[Array, " particles"]
-    ) -> dict[str, Any]:
-        mean = weights @ x
-        return {
-            "means": mean,
-            "variances": weights @ (x - mean[None]) ** 2,
-            "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, self.levels),
-        }
-
-
-def warn_if_unseen(plan: Schedule) -> None:
-    """Warn if all observations are missing."""
-    if known(plan.observed) and not np.any(plan.observed):
-        warnings.warn(
-            "All observations are missing: the laws are those of the process, without any data.",
-            stacklevel=3,
-        )
 
 
 def require_evidence(plan: Schedule, log_evidences: Float[Array, " n"]) -> None:

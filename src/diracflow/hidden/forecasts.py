@@ -17,15 +17,13 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from ..distribution.abstract_distribution import AbstractDistribution
-from ..distribution.law_checks import checked_levels
-from ..distribution.lazy_plot import plotted
 from ..sde.argument_checks import checked_key, checked_point, real_numbers
 from ..sde.domains import require_inside
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import propagate
 from ..uses.observed import in_unit
-from ..uses.simulation import simulate, xarray
+from ..uses.simulation import simulate
 from ..uses.underlying_sde import (
     began_at,
     check_start_times,
@@ -35,20 +33,18 @@ from ..uses.underlying_sde import (
 )
 from ..uses.weights import systematic
 from .filtering import Filtered
+from .laws_over_time import AbstractLawsOverTime, checked_levels
 
 # Draws of each law, for moments and quantiles; particles from a known state beyond the horizon.
 _DRAWS, _PARTICLES = 8192, 4096
 
 
-class Forecast(eqx.Module):
-    """Laws of the state at future times. Moments and quantiles are those of draws."""
+class Forecast(AbstractLawsOverTime):
+    """Laws of the state at future times. Moments and quantiles are those of draws.
 
-    times: Float[Array, " n"]
-    means: Float[Array, "n d"]
-    variances: Float[Array, "n d"]
-    levels: Float[Array, " q"]
-    quantiles: Float[Array, "n q d"]
-    outside: Float[Array, " n"]  # fraction of the starts of the last jump outside the start law
+    `outside` counts the starts of the last jump.
+    """
+
     density: AbstractTransitionDensity
     params: dict[str, Any]
     starts: Float[Array, "nodes particles d"]  # states from which a last jump begins
@@ -62,8 +58,7 @@ class Forecast(eqx.Module):
 
         - `index`: the index of the time; negative ones count from the end.
         """
-        if not -len(self.times) <= index < len(self.times):
-            raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
+        self._check_index(index)
         begin, starts = float(self.begins[index]), self.starts[self.nodes[index]]
         gap = float(self.times[index]) - begin
         conditioning: dict[str, Any] = {
@@ -73,27 +68,6 @@ class Forecast(eqx.Module):
         if len(starts) == 1:
             return self.density.at(gap, starts[0], **conditioning)
         return propagate(self.density, starts, gap, **conditioning)
-
-    def to_xarray(self) -> Any:
-        """Return an `xarray.Dataset` with the dimensions `time`, `level` and `component`."""
-        columns = ("time", "component")
-        variables = {
-            "mean": (columns, np.asarray(self.means)),
-            "variance": (columns, np.asarray(self.variances)),
-            "quantile": (("time", "level", "component"), np.asarray(self.quantiles)),
-        }
-        coordinates = {"time": np.asarray(self.times), "level": np.asarray(self.levels)}
-        coordinates["component"] = np.arange(self.means.shape[1])
-        return xarray().Dataset(variables, coordinates)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 def forecast(
@@ -134,7 +108,7 @@ def forecast(
     ((3, 5, 2), (2, 2))
     """
     key, params = checked_key(key), scalars(density, params)
-    levels = jnp.atleast_1d(checked_levels("quantiles", np.asarray(quantiles)))
+    levels = checked_levels(quantiles)
     jump_key, draw_key, pick_key = jr.split(key, 3)
     began, present = _present(pick_key, density, filtered, start)
     instants = _future(*in_unit(times, None, unit, origin)[:1], began)

@@ -1,11 +1,12 @@
 r"""The jumps of a particle filter, as one pure function of its arrays.
 
-`schedule`, `initial_particles` and `check_model` check what the user gave, once. `run` and
-`log_evidence` can be compiled, mapped over parameters, and traced in other programs.
+`filter_task` checks what the user gave, once. `run` can be compiled, mapped over parameters, and
+traced in other programs.
 """
 
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,13 +15,20 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from ..sde.argument_checks import real_numbers
+from ..sde.argument_checks import checked_count, real_numbers
 from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.observed import in_unit
 from ..uses.simulation import jumps_to
-from ..uses.underlying_sde import check_start_times, member_of, require_homogeneous
+from ..uses.underlying_sde import (
+    began_at,
+    check_start_times,
+    member_of,
+    require_homogeneous,
+    scalars,
+)
 from ..uses.weights import effective_fraction, systematic
 from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
 from .hidden_process import Hidden, Observe
@@ -38,31 +46,6 @@ class Schedule(eqx.Module):
     gaps: Float[Array, " jumps"]
     observations: Float[Array, "jumps *k"]
     observed: Bool[Array, " jumps"]
-
-
-def log_evidence(
-    key: PRNGKeyArray,
-    density: AbstractTransitionDensity,
-    plan: Schedule,
-    observe: Observe,
-    x: Float[Array, "particles d"],
-    params: dict[str, Array],
-    proposal: str = "bootstrap",
-) -> Float[Array, ""]:
-    """Return the logarithm of an unbiased estimate of the density of all observations.
-
-    It is -inf if no particle explains one of them. Nothing is checked.
-
-    **Arguments:**
-
-    - `plan`: the jumps, from `schedule`.
-    - `x`: independent draws of the initial law.
-    - `proposal`: as for `diracflow.filter`. Mapped over several cases, `"auto"` computes both kinds
-        of jumps.
-    - the others are those of `diracflow.filter`.
-    """
-    hidden = Hidden(density, observe, params)
-    return jnp.sum(run(hidden, key, x, plan, no_summary, proposal)["log_evidences"])
 
 
 # Of the states and the normalised weights at the end of a jump.
@@ -138,6 +121,40 @@ def _landed(
     chosen &= outlook.favours_guidance() if proposal == "auto" else True
     guided = lambda: guided_jump(hidden, key, x, log_weights, jump)
     return jax.lax.cond(chosen, guided, free), chosen
+
+
+class FilterTask(NamedTuple):
+    """A checked process, its jumps and the first particles of a filter."""
+
+    hidden: Hidden
+    plan: Schedule
+    x: Float[Array, "particles d"]
+
+
+def filter_task(
+    key: PRNGKeyArray,
+    density: AbstractTransitionDensity,
+    data: tuple[ArrayLike, ArrayLike, str | None],
+    observe: Observe,
+    particles: int,
+    initial: Any,
+    start: float | None,
+    params: Params | None,
+) -> FilterTask:
+    """Return the task of a filter; `data` are times, observations and the unit of dates.
+
+    The other arguments are those of `diracflow.filter`. Warn if all observations are missing.
+    """
+    hidden = Hidden(density, observe, scalars(density, params))
+    plan = schedule(density, *in_unit(*data), began_at(density, start, "start"))
+    x = initial_particles(key, density, initial, checked_count("particles", particles))
+    check_model(density, observe, plan, x, hidden.params)
+    if known(plan.observed) and not np.any(plan.observed):
+        warnings.warn(
+            "All observations are missing: the laws are those of the process, without any data.",
+            stacklevel=3,
+        )
+    return FilterTask(hidden, plan, x)
 
 
 def schedule(

@@ -20,7 +20,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from ..distribution.lazy_plot import plotted
 from ..distribution.particles import Particles
 from ..sde.argument_checks import checked_count, checked_key
 from ..sde.laws import AbstractLaw
@@ -28,38 +27,23 @@ from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.connecting import connected
-from ..uses.observed import in_unit
-from ..uses.simulation import Paths, xarray
-from ..uses.underlying_sde import began_at, scalars
+from ..uses.simulation import Paths
 from ..uses.weights import systematic
-from .filtering import Laws, checked_levels, require_evidence, warn_if_unseen
+from .filtering import require_evidence
 from .guided_jumps import checked_proposal
 from .hidden_process import Hidden, Observe
-from .particle_filter import (
-    Schedule,
-    check_model,
-    initial_particles,
-    known,
-    no_summary,
-    run,
-    schedule,
-)
+from .laws_over_time import AbstractLawsOverTime, Laws, checked_levels
+from .particle_filter import Schedule, filter_task, known, no_summary, run
 
 # Fewer different states at one time are reported.
 _FEW = 20
 
 
-class Smoothed(eqx.Module):
+class Smoothed(AbstractLawsOverTime):
     """Laws of the state at each time, given the observations at all times, and joint paths."""
 
-    times: Float[Array, " n"]
     log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
-    means: Float[Array, "n d"]
-    variances: Float[Array, "n d"]
-    levels: Float[Array, " q"]
-    quantiles: Float[Array, "n q d"]
     effective_shares: Float[Array, " n"]  # of the filter
-    outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
     distinct: Float[Array, " n"]  # number of different states divided by the number of paths
     paths: Float[Array, "paths n d"]
     chain: Paths  # at the ends of all jumps, of which several cross a long gap
@@ -78,8 +62,7 @@ class Smoothed(eqx.Module):
 
         - `index`: the index of the time; negative ones count from the end.
         """
-        if not -len(self.times) <= index < len(self.times):
-            raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
+        self._check_index(index)
         x = self.paths[:, index]
         return Particles(x, jnp.full(len(x), 1 / len(x), x.dtype))
 
@@ -117,25 +100,8 @@ class Smoothed(eqx.Module):
 
     def to_xarray(self) -> Any:
         """Return an `xarray.Dataset` with the laws at each time, and the paths."""
-        columns = ("time", "component")
-        variables = {
-            "mean": (columns, np.asarray(self.means)),
-            "variance": (columns, np.asarray(self.variances)),
-            "quantile": (("time", "level", "component"), np.asarray(self.quantiles)),
-            "state": (("path", *columns), np.asarray(self.paths)),
-        }
-        coordinates = {"time": np.asarray(self.times), "level": np.asarray(self.levels)}
-        coordinates["component"] = np.arange(self.means.shape[1])
-        return xarray().Dataset(variables, coordinates)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
+        states = ("path", "time", "component"), np.asarray(self.paths)
+        return super().to_xarray().assign(state=states)
 
 
 class SmoothOptions(TypedDict, total=False):
@@ -182,23 +148,17 @@ def smooth(
     >>> df.smooth(jax.random.key(0), model.exact, *data, initial=model.starts).paths.shape
     (1000, 2, 1)
     """
-    key, params = checked_key(key), scalars(density, params)
-    times, observations = in_unit(times, observations, unit)
-    begin = began_at(density, start, "start")
-    plan = schedule(density, times, observations, begin)
-    start_key, *keys = jr.split(key, 3)
-    x = initial_particles(start_key, density, initial, checked_count("particles", particles))
-    check_model(density, observe, plan, x, params)
-    warn_if_unseen(plan)
-    return _smoothed(Hidden(density, observe, params), keys, x, plan, begin, **options)
+    start_key, *keys = jr.split(checked_key(key), 3)
+    data = times, observations, unit
+    task = filter_task(start_key, density, data, observe, particles, initial, start, params)
+    return _smoothed(*task, keys, **options)
 
 
 def _smoothed(
     hidden: Hidden,
-    keys: list[PRNGKeyArray],
-    x: Float[Array, "particles d"],
     plan: Schedule,
-    begin: float,
+    x: Float[Array, "particles d"],
+    keys: list[PRNGKeyArray],
     paths: int | None = None,
     candidates: int = 16,
     proposal: str = "auto",
@@ -216,7 +176,7 @@ def _smoothed(
     laws = jax.vmap(Laws(levels), (1, None))(states[:, ends], jnp.full(count, 1 / count, x.dtype))
     # An observation at the start ends a jump that takes no time.
     first = int(plan.gaps[0] == 0)
-    instants = jnp.append(begin, plan.begins + plan.gaps)[first:]
+    instants = jnp.append(plan.begins[0], plan.begins + plan.gaps)[first:]
     of_filter = {
         name: found[name][plan.last_jump]
         for name in ("log_evidences", "effective_shares", "outside")

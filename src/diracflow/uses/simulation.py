@@ -18,6 +18,7 @@ from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
+from .extras import extra
 from .observed import in_unit
 from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
 
@@ -34,7 +35,7 @@ class Paths(eqx.Module):
         coordinates = {"path": np.arange(len(self.states)), "time": np.asarray(self.times)}
         if len(names) > 2:
             coordinates["component"] = np.arange(self.states.shape[2])
-        return xarray().DataArray(np.asarray(self.states), coordinates, names, name="state")
+        return extra("xarray").DataArray(np.asarray(self.states), coordinates, names, name="state")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the median and the 90 % band of each component, and return the `Axes`.
@@ -164,12 +165,3 @@ def _jump(
         return new, new
 
     return jax.lax.scan(step, first, table)[1]
-
-
-def xarray() -> Any:
-    """Return the package `xarray`, or raise an error that says how to install it."""
-    try:
-        import xarray
-    except ImportError:
-        raise ImportError("`to_xarray` needs xarray: `pip install 'diracflow[infer]'`.") from None
-    return xarray

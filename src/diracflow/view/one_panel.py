@@ -12,9 +12,7 @@ from ..density.learned import LearnedDensity
 from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.particles import Particles
 from ..evaluate.predictive import PredictiveCheck
-from ..hidden.filtering import Filtered
-from ..hidden.forecasts import Forecast
-from ..hidden.smoothing import Smoothed
+from ..hidden.laws_over_time import AbstractLawsOverTime
 from ..uses.bridges import Bridge
 from ..uses.simulation import Paths
 from .axes import (
@@ -66,7 +64,7 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
         states = np.asarray(thing.states)
         states = states[..., None] if states.ndim == 2 else states
         _draw_bands(axis, thing.times, np.quantile(states, _BAND, axis=0))
-    elif isinstance(thing, Filtered | Smoothed | Forecast):
+    elif isinstance(thing, AbstractLawsOverTime):
         order = np.argsort(thing.levels)
         table = np.moveaxis(np.asarray(thing.quantiles)[:, order], 1, 0)
         _draw_bands(axis, thing.times, table[[0, len(order) // 2, -1]])

@@ -1,0 +1,75 @@
+"""Laws of a state at several times: their moments and quantiles, and methods of all results."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..distribution.lazy_plot import plotted
+from ..sde.argument_checks import real_numbers
+from ..uses.extras import extra
+from ..uses.weights import weighted_quantiles
+
+
+class AbstractLawsOverTime(eqx.Module):
+    """Moments and quantiles of the state at each time."""
+
+    times: Float[Array, " n"]
+    means: Float[Array, "n d"]
+    variances: Float[Array, "n d"]
+    levels: Float[Array, " q"]
+    quantiles: Float[Array, "n q d"]
+    outside: Float[Array, " n"]  # fraction of particles outside the start law of the density
+
+    def to_xarray(self) -> Any:
+        """Return an `xarray.Dataset` with the dimensions `time`, `level` and `component`."""
+        columns = ("time", "component")
+        variables = {
+            "mean": (columns, np.asarray(self.means)),
+            "variance": (columns, np.asarray(self.variances)),
+            "quantile": (("time", "level", "component"), np.asarray(self.quantiles)),
+        }
+        coordinates = {"time": np.asarray(self.times), "level": np.asarray(self.levels)}
+        coordinates["component"] = np.arange(self.means.shape[1])
+        return extra("xarray").Dataset(variables, coordinates)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)
+
+    def _check_index(self, index: int) -> None:
+        if not -len(self.times) <= index < len(self.times):
+            raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
+
+
+class Laws(eqx.Module):
+    """Moments and quantiles of weighted particles."""
+
+    levels: Float[Array, " q"]
+
+    def __call__(
+        self, x: Float[Array, "particles d"], weights: Float[Array, " particles"]
+    ) -> dict[str, Any]:
+        mean = weights @ x
+        return {
+            "means": mean,
+            "variances": weights @ (x - mean[None]) ** 2,
+            "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, self.levels),
+        }
+
+
+def checked_levels(quantiles: Sequence[float]) -> Float[Array, " q"]:
+    """Return levels of quantiles as an array."""
+    levels = np.atleast_1d(np.asarray(real_numbers("quantiles", quantiles)))
+    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+        raise ValueError(f"`quantiles` must be levels between 0 and 1; got {quantiles}.")
+    return jnp.asarray(levels)
