@@ -75,12 +75,10 @@ def _read_table(path: Path, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
 
 def _read_frame(path: Path, unit: str | None) -> tuple[np.ndarray, ...]:
     """Return times and values of a frame in a Parquet file, or in a CSV file with dates."""
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError(f"{path} needs pandas: `pip install 'diracflow[series]'`.") from None
+    from ..uses.extras import extra
     from ..uses.observed import observed
 
+    pandas = extra("pandas", "series")
     try:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path)

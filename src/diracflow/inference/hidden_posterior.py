@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float
 
 from ..hidden.evidence import HiddenProcess, Run
 from ..hidden.hidden_process import Observe
@@ -19,10 +19,10 @@ from ..sde.laws import AbstractLaw
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.extras import extra
 from ..uses.underlying_sde import began_at
-from .chain_file import Records, RunOptions, run_chains
+from .chain_file import Records, run_chains
 from .marginal_chains import MarginalSampler
 from .posterior_tree import coordinates, observed_paths, posterior_tree
-from .priors import prior_centre, run_identity, shown
+from .priors import PosteriorTask, prior_centre, shown
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -37,11 +37,7 @@ _OUTSIDE = 0.01
 
 
 def hidden_posterior(
-    key: PRNGKeyArray,
-    density: AbstractTransitionDensity,
-    data: tuple[ArrayLike, ArrayLike],
-    laws: Mapping[str, Any],
-    run: RunOptions,
+    task: PosteriorTask,
     *,
     observe: Observe,
     particles: int = 100,
@@ -52,6 +48,7 @@ def hidden_posterior(
     """Sample the posterior given observations of one path; arguments are those of `infer`."""
     if correlation is not None and not 0 <= checked_number("correlation", correlation) < 1:
         raise ValueError(f"`correlation` must be at least 0 and below 1; got {correlation:g}.")
+    key, density, data, laws, run = task
     particles = checked_count("particles", particles)
     process = _process(density, data, observe, particles, initial, start)
     centre, first_key, run_key = prior_centre(laws), *jr.split(key)
@@ -63,7 +60,7 @@ def hidden_posterior(
     _require_evidence(points.run, process, sampler.params(points.position))
     identity = {
         "the evidence at the start of the chains": np.asarray(points.run.total),
-        **run_identity(key, data, laws, run),
+        **task.identity(),
         "particles": particles,
         "correlation": correlation,
         "start": start,

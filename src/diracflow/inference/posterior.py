@@ -26,7 +26,7 @@ from .chain_file import RunOptions, run_chains
 from .hidden_posterior import hidden_posterior
 from .likelihood import Transitions, transitions
 from .posterior_tree import observed_paths, posterior_tree, warn_of
-from .priors import checked_prior, prior_centre, run_identity, shown
+from .priors import PosteriorTask, checked_prior, prior_centre, shown
 
 if TYPE_CHECKING:
     import os
@@ -114,29 +114,23 @@ def infer(
     laws = checked_prior(density, prior)
     times, states = in_unit(times, states, unit)
     run = RunOptions(chains, warmup, draws, more.pop("checkpoint", None), progress)
-    tree = _sampled(key, density, (times, states), laws, run, cast(HiddenState, more))
+    task = PosteriorTask(key, density, (times, states), laws, run)
+    tree = _sampled(task, cast(HiddenState, more))
     warn_of({str(name): value for name, value in tree.attrs.items()})
     return tree
 
 
-def _sampled(
-    key: PRNGKeyArray,
-    density: AbstractTransitionDensity,
-    data: tuple[ArrayLike, ArrayLike],
-    laws: Mapping[str, Any],
-    run: RunOptions,
-    hidden: HiddenState,
-) -> "DataTree":
+def _sampled(task: PosteriorTask, hidden: HiddenState) -> "DataTree":
     """Return the posterior given states, or given noisy observations of them."""
     if not hidden:
-        return _path_posterior(key, density, data, laws, run)
+        return _path_posterior(task)
     if "observe" not in hidden:
         names = ", ".join(f"`{name}`" for name in hidden)
         raise ValueError(
             f"{names}: only for noisy or partial observations; pass `observe`, the function "
             "(x, y) -> log p(y | x), as well."
         )
-    return hidden_posterior(key, density, data, laws, run, **hidden)
+    return hidden_posterior(task, **hidden)
 
 
 class _HamiltonianSampler(eqx.Module):
@@ -153,14 +147,9 @@ class _HamiltonianSampler(eqx.Module):
         return after, {**params, **statistics, "lp": -after.potential_energy}
 
 
-def _path_posterior(
-    key: PRNGKeyArray,
-    density: AbstractTransitionDensity,
-    data: tuple[ArrayLike, ArrayLike],
-    laws: Mapping[str, Any],
-    run: RunOptions,
-) -> "DataTree":
+def _path_posterior(task: PosteriorTask) -> "DataTree":
     """Sample the posterior given states without noise."""
+    key, density, data, laws, run = task
     observed = transitions(density, *data)
     value = _checked_centre(density, observed, laws)
     mcmc = extra("numpyro.infer")
@@ -174,7 +163,7 @@ def _path_posterior(
     )
     keys = jr.key_data(jr.split(key, run.chains))
     state = kernel.init(keys, run.warmup, None, (observed,), {})
-    identity = {"centre": value, **run_identity(key, data, laws, run)}
+    identity = {"centre": value, **task.identity()}
     found = run_chains(_HamiltonianSampler(kernel, observed), key, state, run, identity)
     return posterior_tree(
         {name: found.pop(name) for name in density.params},

@@ -1,7 +1,7 @@
-"""Prior laws of parameters, as distributions of NumPyro."""
+"""Prior laws of parameters, as distributions of NumPyro, and the task of a sampler."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -63,22 +63,30 @@ def prior_centre(laws: Mapping[str, Any]) -> dict[str, Float[Array, ""]]:
     return {name: jnp.median(law.sample(key, (_TRIALS,))) for key, (name, law) in pairs}
 
 
-def run_identity(
-    key: PRNGKeyArray, data: tuple[ArrayLike, ArrayLike], laws: Mapping[str, Any], run: RunOptions
-) -> dict[str, Any]:
-    """Return the numbers that distinguish a run of chains from others."""
-    times, states = map(np.asarray, data)
-    few = {name: np.asarray(law.sample(jr.key(2), (3,)), float) for name, law in laws.items()}
-    return {
-        "key": [str(jr.key_impl(key)), *np.asarray(jr.key_data(key)).ravel().tolist()],
-        "times": times.astype(float),
-        # NaN marks missing observations, and is not equal to itself.
-        "states": np.nan_to_num(states.astype(float), nan=np.inf),
-        **{f"prior of {name}": draws for name, draws in few.items()},
-        "chains": run.chains,
-        "warmup": run.warmup,
-        "precision": str(jnp.result_type(float)),
-    }
+class PosteriorTask(NamedTuple):
+    """The checked arguments of `infer` for exact and for noisy observations."""
+
+    key: PRNGKeyArray
+    density: AbstractTransitionDensity
+    data: tuple[ArrayLike, ArrayLike]  # times and states, or times and observations
+    laws: Mapping[str, Any]
+    run: RunOptions
+
+    def identity(self) -> dict[str, Any]:
+        """Return the numbers that distinguish a run of chains from others."""
+        times, states = map(np.asarray, self.data)
+        key, pairs = np.asarray(jr.key_data(self.key)).ravel(), self.laws.items()
+        few = {name: np.asarray(law.sample(jr.key(2), (3,)), float) for name, law in pairs}
+        return {
+            "key": [str(jr.key_impl(self.key)), *key.tolist()],
+            "times": times.astype(float),
+            # NaN marks missing observations, and is not equal to itself.
+            "states": np.nan_to_num(states.astype(float), nan=np.inf),
+            **{f"prior of {name}": draws for name, draws in few.items()},
+            "chains": self.run.chains,
+            "warmup": self.run.warmup,
+            "precision": str(jnp.result_type(float)),
+        }
 
 
 def shown(params: Mapping[str, Any]) -> str:
