@@ -34,11 +34,6 @@ def test_a_limit_cycle_is_divided_where_it_turns():
     assert legs_of(cycle, 5.0, context="start") == 1
 
 
-def test_paths_that_leave_the_starts_have_one_leg():
-    # On the cycle, at radii of two and more, no draw of this law is a start.
-    assert legs_of(cycle, 5.0, law=df.Normal(0.0, 0.2)) == 1
-
-
 def test_linear_equations_turn_with_their_source():
     assert legs_of(lambda t, x: jnp.stack([-x[1], x[0]]), 20.0) == 1
 

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import kstest
 
 import diracflow as df
+from diracflow.sde.chart import CoordinateLaw
 from diracflow.sde.laws import law_from
 
 LAWS = {
@@ -13,6 +14,9 @@ LAWS = {
     "uniform": df.Uniform([-1.0, 0.0], [1.0, 3.0]),
     "lognormal": df.LogNormal([-1.0, 0.0], [0.4, 0.2]),
     "product": df.Product(df.Normal(0.0, 0.1), df.LogNormal(-2.4, 0.25)),
+    "coordinates": CoordinateLaw(
+        df.Normal([0.3, -1.0], [0.5, 2.0]), (df.Positive(0.5, 2.0), df.Interval(-1.0, 3.0))
+    ),
 }
 MIXTURE = df.Mixture(
     [df.Normal([0.3, -1.0], [0.5, 2.0]), df.Normal([4.0, 4.0], [0.5, 0.1])], [1, 3]

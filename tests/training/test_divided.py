@@ -50,15 +50,38 @@ def test_the_horizon_is_composed_of_what_was_learned(tmp_path):
 
 
 @pytest.mark.usefixtures("dear_steps")
+def test_where_paths_leave_the_starts_a_wider_law_is_learned(tmp_path):
+    narrow = df.Normal(0.1, 0.1)
+    density = df.learn(0, WELL.sde, narrow, HORIZON, checkpoint=tmp_path, **SMALL)
+    plan = density.provenance.plan
+    assert density.status is df.Status.FINISHED
+    assert (density.horizon, plan.starts, density.legs) == (HORIZON, "widened", plan.legs)
+    assert plan.legs > 1
+    # Later subintervals begin in the wells, where the narrow law has no starts.
+    assert np.all(density.coverage(np.array([[-1.0], [1.0]])) > 1e-3)
+    grid = SpectralGrid([-4.5], [4.5], 301)
+    x0 = np.array([[0.0], [0.2]])
+    exact = transition_densities(WELL.sde, grid, x0, [HORIZON])[0]
+    found = np.stack([density.prob(grid.nodes(), HORIZON, start) for start in x0])
+    distances = 0.5 * grid.volume * np.sum(np.abs(found - exact), axis=1)
+    assert np.all(distances < 2 * density.legs * density.provenance.history[-1].bound)
+    # The second training resumes from its own checkpoints.
+    again = df.learn(0, WELL.sde, narrow, HORIZON, checkpoint=tmp_path, **SMALL)
+    np.testing.assert_array_equal(*(d.log_prob(x0, HORIZON, x0) for d in (again, density)))
+    density.save(tmp_path / "wide.dflow")
+    loaded = df.load(tmp_path / "wide.dflow", sde=WELL.sde)
+    np.testing.assert_array_equal(*(d.log_prob(x0, HORIZON, x0) for d in (loaded, density)))
+
+
+@pytest.mark.usefixtures("dear_steps")
 def test_a_number_of_subintervals_that_was_asked_for_is_kept():
     with pytest.warns(UserWarning, match="`max_steps`"):
         density = learned(legs=1, max_steps=24)
     assert isinstance(density, df.TransitionDensity)
 
 
-def test_paths_must_stay_within_the_start_law_and_coefficients_be_constant():
+def test_coefficients_must_be_constant_and_a_lattice_possible():
     assert divisible(problem_for(WELL.sde, WELL.starts, HORIZON))
-    assert not divisible(problem_for(WELL.sde, df.Normal(0.0, 0.1), HORIZON))
     driven = df.SDE(lambda t, x: jnp.sin(t) - x**3, 0.7)
     assert not divisible(problem_for(driven, df.Normal(0.0, 1.0), HORIZON))
     space = df.models.brownian(3)
@@ -68,10 +91,9 @@ def test_paths_must_stay_within_the_start_law_and_coefficients_be_constant():
 @pytest.mark.usefixtures("dear_steps")
 def test_a_training_that_would_take_too_long_says_so_early(monkeypatch):
     monkeypatch.setattr(explicit_loop, "_HOPELESS", 1.0)
-    narrow = df.Normal(0.0, 0.1)  # which paths leave, so that the horizon is not divided at once
-    with pytest.warns(UserWarning, match="Steps are so short that training would take very long"):
-        density = df.learn(0, WELL.sde, narrow, HORIZON, preset="quick", certify=False)
+    monkeypatch.setattr(explicit_loop, "divisible", lambda problem: False)
+    with pytest.raises(df.TrainingFailed, match="TOO_SLOW.* Raise `tolerance`") as caught:
+        df.learn(0, WELL.sde, WELL.starts, HORIZON, preset="quick", certify=False)
     # Ten steps after those that are short for every equation, of some forty.
-    assert density.base.horizon < HORIZON / 2
-    assert density.horizon == HORIZON
-    assert density.status is df.Status.TOO_SLOW
+    assert 0 < caught.value.density.horizon < HORIZON / 2
+    assert caught.value.status is df.Status.TOO_SLOW

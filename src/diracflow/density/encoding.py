@@ -37,7 +37,7 @@ from ..flow.networks import (
 from ..models.catalogue import model
 from ..planning.plan import Plan
 from ..sde.argument_checks import checked_count
-from ..sde.chart import Chart
+from ..sde.chart import Chart, CoordinateLaw
 from ..sde.conditioning import ConditioningLaws
 from ..sde.domains import AbstractDomain, Interval, Positive, Real
 from ..sde.fingerprint import Fingerprint
@@ -139,7 +139,7 @@ CLASSES: dict[str, type] = {
         *(TransitionDensity, ComposedDensity, Provenance, Plan, Record, Status, Trajectory),
         Lattice,
         *(StoredSDE, Fingerprint, ConditioningLaws, Chart, Real, Positive, Interval),
-        *(Normal, Uniform, LogNormal, Product, Mixture),
+        *(Normal, Uniform, LogNormal, Product, Mixture, CoordinateLaw),
         *(RawAnsatz, StandardisedAnsatz, CouplingFlow, Pair, Coupling, Mixing, AffineCoupling),
         *(MonotoneCoupling, OwnNetworks, SharedNetwork, GRUConditioner, TanhConditioner, Linear),
         *(Quadratic, EulerSource, ClosureSource, MomentSource, RotatedSource, Ensemble, Spline),

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, Unpack, overload
 
 import jax
@@ -25,10 +26,10 @@ from ..sde.sde import SDE
 from ..training.checkpointer import NoCheckpointer, checkpointer_in
 from ..training.multiprocess import ProcessGroup, process_group
 from ..training.progress import Progress
-from ..training.run_identity import identity
 from ..training.stages import in_time, tell, watched
-from .outcome import Call, delivered, source_density, trained_density
-from .run import Run, ShowProgress, display_for, loop_for
+from ..training.state import Status
+from .outcome import delivered, source_density, trained_density
+from .run import Call, Run, ShowProgress, begin, display_for, subdivided
 
 
 class LearnOptions(Options, total=False):
@@ -140,26 +141,28 @@ def _learned(
     """Plan, train and certify."""
     flow_key, draw_key = jr.split(call.key)
     run: Run | None = None
-    with watched(display.stage):
-        tell("planning")
-        prepared = prepare(call.problem, call.settings, flow_key, call.resources, call.preset)
-        if prepared.plan.method != "source":
-            loop = loop_for(prepared, draw_key, call.called, processes)
-            run = Run(prepared, loop, checkpointer, display)
-            checkpointer.resume(
-                functools.partial(identity, call.problem, prepared.plan, call.key), loop
-            )
-            status = run.proceed()
-    with watched(display.stage, *_time_left(call, run)):
-        if run is None:
-            density = source_density(call, prepared, time.monotonic() - call.called)
-        else:
-            density = trained_density(call, run, status)
-        if certify and density.horizon > 0:
-            bounds = functools.partial(certificate_table, density, call.key)
-            table = checkpointer.certificate or in_time(bounds, ())
-            checkpointer.finish(table)
-            density = density.with_provenance(certificate=table)
+    with ExitStack() as stack:
+        begun = functools.partial(begin, call, draw_key, processes, display)
+        with watched(display.stage):
+            tell("planning")
+            prepared = prepare(call.problem, call.settings, flow_key, call.resources, call.preset)
+            if prepared.plan.method != "source":
+                run = begun(prepared, checkpointer)
+                status = run.proceed()
+                if status is Status.DIVIDED and (found := subdivided(call, run, flow_key)):
+                    checkpointer = stack.enter_context(checkpointer.following_training())
+                    run = begun(found, checkpointer)
+                    status = run.proceed()
+        with watched(display.stage, *_time_left(call, run)):
+            if run is None:
+                density = source_density(call, prepared, time.monotonic() - call.called)
+            else:
+                density = trained_density(call, run, status)
+            if certify and density.horizon > 0:
+                bounds = functools.partial(certificate_table, density, call.key)
+                table = checkpointer.certificate or in_time(bounds, ())
+                checkpointer.finish(table)
+                density = density.with_provenance(certificate=table)
     return density
 
 

@@ -7,12 +7,10 @@ was learned, or the source is returned instead, with a warning that says so.
 import dataclasses
 import functools
 import warnings
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from ..density.composed import ComposedDensity
 from ..density.learned import LearnedDensity, TransitionDensity, extension_text
@@ -21,13 +19,12 @@ from ..density.subintervals import division
 from ..planning.near_source import NearSource
 from ..planning.pilot import distance
 from ..planning.prepare import Prepared, Resources, source_alone
-from ..planning.settings import Settings
 from ..planning.subinterval_rule import MOST_SAMPLED
 from ..sde.problem import Problem
 from ..training.run_identity import versions
 from ..training.stages import in_time, tell
 from ..training.state import Record, Status, Trajectory, diagnosis
-from .run import Run
+from .run import Call, Run
 
 
 class TrainingFailed(RuntimeError):
@@ -44,17 +41,6 @@ class TrainingFailed(RuntimeError):
             f"{self.status.value} What was learned is in the exception's `density`."
             f"{extension_text(density)}"
         )
-
-
-class Call(NamedTuple):
-    """The checked arguments of a call of `learn`, and its time."""
-
-    problem: Problem
-    settings: Settings
-    resources: Resources
-    key: PRNGKeyArray
-    preset: str
-    called: float
 
 
 def trained_density(call: Call, run: Run, status: Status) -> LearnedDensity:
@@ -111,7 +97,7 @@ def _with_provenance(
     seconds: float,
     history: tuple[Record, ...],
 ) -> TransitionDensity:
-    problem = call.problem
+    problem = prepared.problem  # whose law of starts may be wider than the one given
     provenance = Provenance(
         plan=prepared.plan,
         status=status,

@@ -11,7 +11,7 @@ _GROUPS = {
     "method": ("method",),
     "flow": ("flow", "layers", "hidden", "networks", "bumps", "idle_dim", "parameters"),
     "source": ("source", "context", "basis"),
-    "time": ("horizon", "legs", "reach", "tolerance"),
+    "time": ("horizon", "legs", "reach", "starts", "tolerance"),
     "points": ("samples", "sampling", "devices", "chunk", "memory"),
 }
 
@@ -28,6 +28,7 @@ class Plan:
     - `preset`: the preset that settings were taken from.
     - `horizon`: the longest time.
     - `reach`: the time that the flow is trained for, `horizon / legs`.
+    - `starts`: `"given"`, or `"widened"` if the law of starts was.
     - `parameters`: the number of parameters of the flow.
     - `devices`: the number of devices that points are divided over.
     - `chunk`: the number of rows that each device holds at once.
@@ -38,6 +39,7 @@ class Plan:
     preset: str
     horizon: float
     reach: float
+    starts: str
     parameters: int
     devices: int
     chunk: int

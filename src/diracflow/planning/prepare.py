@@ -42,6 +42,7 @@ from .size_rules import (
 )
 from .source_rule import require_nondegenerate
 from .subinterval_rule import context_rule, require_autonomous, subinterval_rule
+from .widening import stays, widened
 
 
 class Resources(NamedTuple):
@@ -85,6 +86,7 @@ def prepare(
     key: PRNGKeyArray,
     resources: Resources | None = None,
     preset: str = "",
+    subintervals: Choice | None = None,
 ) -> Prepared:
     """Make every choice of a training, and build its ansatz.
 
@@ -95,6 +97,7 @@ def prepare(
     - `key`: for the flow's hidden weights.
     - `resources`: one device without limits by default.
     - `preset`: its name, for the plan.
+    - `subintervals`: their number, as an earlier training found it; by default a rule chooses it.
     """
     require_nondegenerate(problem, settings)
     require_separable(problem, settings)
@@ -104,7 +107,7 @@ def prepare(
     if near is not None and (settings.method == "source" or near.answers(settings)):
         return source_alone(problem, settings, near, resources, preset)
     draft = _Draft(settings)
-    first, axes = _shaped(problem, draft)
+    first, axes = _shaped(problem, draft, subintervals)
     flow = build_flow(first, draft.settings, axes, key)
     build = lambda: build_ansatz(first, draft.settings, axes, flow, near)
     ansatz, source = build()
@@ -124,6 +127,7 @@ def prepare(
         preset=preset,
         horizon=problem.horizon,
         reach=first.horizon,
+        starts="widened" if "starts" in draft.reasons else "given",
         source=source.value,
         idle_dim=idle_dim_for(first.dim, chosen),
         parameters=parameters,
@@ -152,6 +156,7 @@ def source_alone(
         preset=preset,
         horizon=problem.horizon,
         reach=first.horizon,
+        starts="given",
         source=near.name,
         idle_dim=0,
         parameters=0,
@@ -163,15 +168,20 @@ def source_alone(
     return Prepared(plan, chosen, first, ansatz, resources.layout, near)
 
 
-def _shaped(problem: Problem, draft: _Draft) -> tuple[Problem, Axes]:
+def _shaped(
+    problem: Problem, draft: _Draft, subintervals: Choice | None = None
+) -> tuple[Problem, Axes]:
     """Settle division in time, axes and shape of the flow.
 
     Returns the problem up to the end of the first subinterval, and the axes.
     """
     draft.settle("context", lambda: context_rule(problem, draft.settings))
-    draft.settle("legs", lambda: subinterval_rule(problem, draft.settings))
+    draft.settle("legs", lambda: subintervals or subinterval_rule(problem, draft.settings))
     legs = draft.settings.legs or 1
     require_autonomous(problem, legs)
+    if legs > 1 and not stays(problem, legs):
+        problem = widened(problem, legs)
+        draft.reasons["starts"] = "paths leave the law given, where later subintervals begin"
     first = problem.until(problem.horizon / legs)
     draft.settle("basis", lambda: basis_rule(first, draft.settings))
     draft.settle("networks", lambda: networks_rule(first, draft.settings))

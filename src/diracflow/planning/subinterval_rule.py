@@ -9,22 +9,19 @@ A flow follows a density as long as its shape is simple. Around a limit cycle th
 after half a rotation densities are arcs, later rings, which a flow of some hundred parameters
 represents badly. Where coefficients do not depend on time, it need not: the flow is trained for the
 first subinterval, and longer times are composed by the Chapman--Kolmogorov equation
-(`density.composed`). Later subintervals begin where paths have gone, so the law of starts must
-cover these places.
+(`density.composed`). Later subintervals begin where paths have gone: see `widening`.
 """
 
 import math
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 
 from ..sde.coefficient_checks import coefficients
-from ..sde.conditioning import OUTSIDE
 from ..sde.problem import Problem
-from .explosion import simulated
-from .settings import MOST_LEGS, Settings
+from .settings import Settings
 from .size_rules import Choice
+from .widening import stays
 
 # Rotation over the horizon, in radians, from which on the networks receive the path. It is below
 # 0.01 for gradient drifts (Beneš, a double well in the plane), 1.05 for a Lotka-Volterra model up
@@ -72,19 +69,17 @@ _ROTATION, _MOST = 1.0, 12
 _SAMPLED_ROTATION, MOST_SAMPLED = 2.0, 4
 # Lattices in three dimensions would have too many points.
 PLANE = 2
-# Share of paths that may lie outside the start law when the last subinterval begins.
-_OUTSIDE = 0.02
 # Variation of the drift Jacobian over starts, times the horizon, below which the drift counts as
 # linear. The source follows a linear drift alone, however it rotates.
 _VARIATION = 0.1
-_DRAWS, _PATHS = 32, 256
+_DRAWS = 32
 
 
 def subinterval_rule(problem: Problem, settings: Settings) -> Choice:
     """Choose the number of subintervals; the context must be resolved."""
     if settings.context != "path":
         return Choice(1, "the drift does not rotate paths enough")
-    if not _varies(problem):
+    if not bends(problem):
         return Choice(1, "the drift is linear or nearly so")
     if not problem.autonomous:
         return Choice(1, "the coefficients or the start time vary with time")
@@ -92,7 +87,7 @@ def subinterval_rule(problem: Problem, settings: Settings) -> Choice:
     by_lattice = composes_on_lattice(problem)
     within, most = (_ROTATION, _MOST) if by_lattice else (_SAMPLED_ROTATION, MOST_SAMPLED)
     count = min(max(math.ceil(radians / within), 1), most)
-    if count > 1 and not _stays(problem, count):
+    if count > 1 and not by_lattice and not stays(problem, count):
         return Choice(1, "paths leave the start law, where later subintervals would begin")
     return Choice(
         count, f"paths rotate by {radians:.2g} radians; {within:g} per subinterval, at most {most}"
@@ -102,9 +97,9 @@ def subinterval_rule(problem: Problem, settings: Settings) -> Choice:
 def divisible(problem: Problem) -> bool:
     """Return `True` if the horizon can be composed, on a lattice, of any part of it.
 
-    Coefficients must not depend on time, and paths must stay within the start law.
+    Coefficients must not depend on time.
     """
-    return composes_on_lattice(problem) and problem.autonomous and _stays(problem, MOST_LEGS)
+    return composes_on_lattice(problem) and problem.autonomous
 
 
 def require_autonomous(problem: Problem, legs: int) -> None:
@@ -121,18 +116,8 @@ def composes_on_lattice(problem: Problem) -> bool:
     return problem.dim <= PLANE and problem.conditioning_dim == problem.dim
 
 
-def _stays(problem: Problem, legs: int) -> bool:
-    """Return `True` if paths lie within the start law when the last subinterval begins."""
-    x0 = problem.law.sample(jr.key(0), (_PATHS,))
-    last = jnp.asarray(problem.horizon * (1 - 1 / legs))
-    y, _ = simulated(problem.equation, problem.start_time, last, x0)
-    gone = jnp.concatenate([y, x0[:, problem.dim :]], axis=1)
-    outside = problem.laws.outside(problem.states(gone), OUTSIDE)
-    return float(np.mean(np.asarray(outside))) <= _OUTSIDE
-
-
-def _varies(problem: Problem) -> bool:
-    """Return `True` if the drift Jacobian differs between starts."""
+def bends(problem: Problem) -> bool:
+    """Return `True` if the drift is far from linear: its Jacobian differs between starts."""
     draws = jnp.asarray(problem.draws(_DRAWS))
     found = coefficients(problem.equation, problem.start_time, jnp.zeros(()), draws)[2]
     jacobians = np.asarray(found)

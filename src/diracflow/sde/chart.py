@@ -48,6 +48,10 @@ class Chart(eqx.Module):
         """Return the law of the mapped state."""
         return law if self.plain else MappedLaw(law, self)
 
+    def state_law(self, law: AbstractLaw) -> AbstractLaw:
+        """Return the law of the state, given that of its coordinates."""
+        return law if self.plain else CoordinateLaw(law, self.maps)
+
     def to_real(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return the coordinates of one state inside the domain."""
         return self._each("to_real", x)
@@ -82,11 +86,16 @@ class Chart(eqx.Module):
         return jnp.concatenate([y0, rest])
 
     def _each(self, method: str, values: Array) -> Array:
-        first = self.maps[0]
-        if all(part.describe() == first.describe() for part in self.maps):
-            return getattr(first, method)(values)
-        columns = [getattr(part, method)(values[..., i]) for i, part in enumerate(self.maps)]
-        return jnp.stack(columns, axis=-1)
+        return _each(self.maps, method, values)
+
+
+def _each(maps: tuple[AbstractDomain, ...], method: str, values: Array) -> Array:
+    """Return the results of one method of the map of each component."""
+    first = maps[0]
+    if all(part.describe() == first.describe() for part in maps):
+        return getattr(first, method)(values)
+    columns = [getattr(part, method)(values[..., i]) for i, part in enumerate(maps)]
+    return jnp.stack(columns, axis=-1)
 
 
 @eqx.filter_jit
@@ -141,6 +150,34 @@ class MappedLaw(AbstractLaw):
     def _mapped(self, mapping: Callable[[Array], Array], x: Array) -> Array:
         state, rest = jnp.split(x, [len(self.chart.maps)])
         return jnp.concatenate([mapping(state), rest])
+
+
+class CoordinateLaw(AbstractLaw):
+    """The law of a state whose coordinates under the maps of a domain have a given law."""
+
+    coordinates: AbstractLaw
+    maps: tuple[AbstractDomain, ...]
+
+    @property
+    def dim(self) -> int | None:
+        return len(self.maps)
+
+    def expand(self, dim: int) -> "CoordinateLaw":
+        return self
+
+    def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        return _each(self.maps, "from_real", self.coordinates.from_uniform(u))
+
+    def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.coordinates.to_normal(_each(self.maps, "to_real", x))
+
+    def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        slopes = jnp.sum(_each(self.maps, "log_slope", x))
+        return self.coordinates._log_prob(_each(self.maps, "to_real", x)) + slopes
+
+    def describe(self) -> dict:
+        maps = [part.describe() for part in self.maps]
+        return {"law": "Coordinates", "coordinates": self.coordinates.describe(), "maps": maps}
 
 
 def _drift(chart: Chart, t: Array, y: Array, *params: Params) -> Float[Array, " d"]:

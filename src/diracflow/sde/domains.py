@@ -234,6 +234,16 @@ class Interval(AbstractDomain):
         return self.high - self.low
 
 
+def domain_from(description: dict) -> AbstractDomain:
+    """Return the domain from the result of `describe`."""
+    numbers = dict(description)
+    name = numbers.pop("domain", None)
+    makers = {"Real": Real, "Positive": Positive, "Interval": Interval}
+    if name not in makers:
+        raise ValueError(f"Unknown domain {name!r}; expected one of {sorted(makers)}.")
+    return makers[name](**numbers)
+
+
 def softplus_inverse(r: Float[Array, "*n"]) -> Float[Array, "*n"]:
     r"""Return $\log(e^r - 1)$ for positive $r$."""
     return r + jnp.log(-jnp.expm1(-r))

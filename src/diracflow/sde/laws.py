@@ -296,9 +296,15 @@ def law_from(description: dict) -> AbstractLaw:
         from .mixture import Mixture  # imports this module
 
         return Mixture([*map(law_from, parameters["laws"])], parameters["weights"])
+    if name == "Coordinates":
+        from .chart import CoordinateLaw  # imports this module
+        from .domains import domain_from
+
+        maps = tuple(map(domain_from, parameters["maps"]))
+        return CoordinateLaw(law_from(parameters["coordinates"]), maps)
     makers = {"Normal": Normal, "Uniform": Uniform, "LogNormal": LogNormal}
     if name not in makers:
-        known = sorted([*makers, "Mixture", "Product"])
+        known = sorted([*makers, "Coordinates", "Mixture", "Product"])
         raise ValueError(f"Unknown law {name!r}; expected one of {known}.")
     return makers[name](**parameters)
 

@@ -62,6 +62,8 @@ def terminable() -> Iterator[None]:
 # A checkpoint holds the whole path so far. The time between two checkpoints is this multiple of
 # the time to write the last one, so that all of them take two per cent of a training of any length.
 _SPACING = 50
+# Folder of the checkpoints of a second training, within that of the first.
+_FOLLOWING = "divided"
 
 
 class NoCheckpointer:
@@ -81,6 +83,10 @@ class NoCheckpointer:
 
     def finish(self, certificate: Table) -> None:
         """Note the certificate at the end of a training."""
+
+    def following_training(self) -> "AbstractContextManager[NoCheckpointer]":
+        """Open the checkpoints of another training, which follows this one in the same run."""
+        return nullcontext(self)
 
 
 class Checkpointer(NoCheckpointer):
@@ -138,6 +144,9 @@ class Checkpointer(NoCheckpointer):
         if certificate and certificate != self.certificate and self._latest is not None:
             self.certificate = certificate
             self._write(self._latest)
+
+    def following_training(self) -> AbstractContextManager[NoCheckpointer]:
+        return checkpointer_in(self._folder.path / _FOLLOWING, self._processes)
 
     def _write_latest(self) -> None:
         if self._latest is not None and self._latest is not self._written:
@@ -204,6 +213,9 @@ class Follower(NoCheckpointer):
     def following(self) -> AbstractContextManager[None]:
         """Return a context in which SIGTERM ends this process as it ends the first."""
         return terminable()
+
+    def following_training(self) -> AbstractContextManager[NoCheckpointer]:
+        return checkpointer_in(_FOLLOWING, self._processes)
 
 
 @contextmanager
