@@ -201,7 +201,8 @@ class ImplicitLoop(TimeLoop):
             if error <= _FIRST_FRACTION * self.budget.total:
                 length, slope = self.length, (new - self.theta) / self.length
                 forcing = float(root_mean_square(equation.system.rows.forcing))
-                self._evaluate_held_out(equation, forcing)
+                # Points need no weights: the density is nearly normal, and none are far out.
+                self._evaluate_held_out(equation, forcing, self._held_out_points())
                 self.velocity = slope
                 self.move(new, length, (slope, slope))
                 self.length = self.next_length(length, error)
@@ -320,7 +321,7 @@ class ImplicitLoop(TimeLoop):
         # Residuals are relative to this.
         forcing = float(root_mean_square(attempt.equation.system.rows.forcing))
         if len(self.history) % _EVALUATE_EVERY == 1:
-            self._evaluate_held_out(attempt.equation, forcing)
+            self._evaluate_held_out(attempt.equation, forcing, self._weighted(attempt.equation))
         stages = attempt.stages
         self.velocity = (stages.thetas[-1] - self.theta) / length
         self.move_through(stages.thetas[-1], length)
@@ -344,14 +345,20 @@ class ImplicitLoop(TimeLoop):
             following = min(following, 0.7 * length)
         return following
 
-    def _evaluate_held_out(self, equation: _Linearised, forcing: float) -> None:
+    def _held_out_points(self) -> Points:
+        return self.place(self.theta, self.clock, self.draw(held_out=True))
+
+    def _weighted(self, equation: _Linearised) -> Points:
+        """Return held-out points with smaller weights where the forcing is unusually large."""
+        points, at = self._held_out_points(), map(jnp.asarray, (equation.theta, equation.clock))
+        return tempered(points, values_at(self.ansatz, *at, points)[1])
+
+    def _evaluate_held_out(self, equation: _Linearised, forcing: float, points: Points) -> None:
         """Evaluate an equation on held-out points, for all candidates of the regularisation."""
         fitted = equation.system
         strengths = jnp.asarray(self.regularisation.candidates())
         surveyed = survey(fitted.normal, strengths, jnp.asarray(self.prior()))
-        points = self.place(self.theta, self.clock, self.draw(held_out=True))
         theta, clock, weight = map(jnp.asarray, (equation.theta, equation.clock, equation.weight))
-        points = tempered(points, values_at(self.ansatz, theta, clock, points)[1])
         held_out = linearise(self.ansatz, theta, clock, points).implicit(weight)
         in_sample_residuals, held_out_residuals = (
             np.asarray(relative_residuals(rows, surveyed.candidates))
