@@ -27,11 +27,12 @@ _SLOPE = 0.9
 def _places(dim: int) -> tuple[Int[np.ndarray, "m 3"], Int[np.ndarray, "d d d"]]:
     """Return the entries of a symmetric tensor that are stored, and where each entry is found."""
     stored = [(i, j, k) for i in range(dim) for j in range(i + 1) for k in range(j + 1)]
-    where = np.zeros((dim, dim, dim), dtype=int)
+    # A program traced in float32 cannot index by int64 after one in float64 did.
+    where = np.zeros((dim, dim, dim), dtype=np.int32)
     for place, entry in enumerate(stored):
         for permuted in itertools.permutations(entry):
             where[permuted] = place
-    return np.array(stored), where
+    return np.array(stored, np.int32), where
 
 
 def shape_size(dim: int) -> int:
