@@ -27,6 +27,7 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
 from .composed import ComposedDensity
 from .guard import guard, known_inside, tell_of_float32
+from .known_frames import framed
 from .provenance import Provenance
 from .subintervals import division
 
@@ -165,6 +166,11 @@ class TransitionDensity(AbstractLearnedDensity):
         bare = copy.copy(self)
         object.__setattr__(bare, "provenance", None)
         return bare
+
+    def _prepared(
+        self, t: Float[Array, "*batch"], start: Float[Array, "*batch d+k"]
+    ) -> tuple[Any, Array]:
+        return framed(self, t, start)
 
     def _trained(self, what: str, t: Float[ArrayLike, "*batch"]) -> "TransitionDensity":
         return self

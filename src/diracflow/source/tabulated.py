@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..equation.moving_frame import Frame
+from ..equation.moving_frame import Basis, Frame
 from ..equation.skew_map import shape_size
-from ..sde.conditioning import InitialCondition
+from ..sde.conditioning import InitialCondition, initial_condition
 from ..sde.sde import SDE
 from .gaussian_source import AbstractGaussianSource
 from .separation import RotatedSource
@@ -28,13 +28,16 @@ class TabulatedSource(AbstractGaussianSource):
 
     sde: SDE
     start_time: float | None = eqx.field(static=True)
-    source: AbstractGaussianSource
+    basis: Basis | None
+    bent: bool = eqx.field(static=True)
 
     def __init__(self, source: AbstractGaussianSource):
-        self.sde, self.start_time, self.source = source.sde, source.start_time, source
+        # Not the source itself, whose arrays programs would receive and not use.
+        self.sde, self.start_time, self.bent = source.sde, source.start_time, source.skewed
+        self.basis = source.basis if isinstance(source, RotatedSource) else None
 
     def initial_condition(self, x0: Float[Array, " n"]) -> InitialCondition:
-        return self.source.initial_condition(x0[: len(x0) - self._length])
+        return initial_condition(self.sde, self.start_time, x0[: len(x0) - self._length])
 
     def frame(self, tau: Float[Array, ""], x0: Float[Array, " n"]) -> Frame:
         """Return the frame, to first order in the clock."""
@@ -44,12 +47,11 @@ class TabulatedSource(AbstractGaussianSource):
         mean, factor, shape = jnp.split(
             value + (jnp.sqrt(tau) - table[-1]) * rate, [dim, dim + dim**2]
         )
-        basis = self.source.basis if isinstance(self.source, RotatedSource) else None
-        return Frame(mean, factor.reshape(dim, dim), basis, shape if self.skewed else None)
+        return Frame(mean, factor.reshape(dim, dim), self.basis, shape if self.skewed else None)
 
     @property
     def skewed(self) -> bool:
-        return self.source.skewed
+        return self.bent
 
     @property
     def _length(self) -> int:

@@ -102,8 +102,9 @@ class AbstractTransitionDensity(eqx.Module):
         - `x`: the state.
         - `t`, `x0`, `params`, `start_time`, `strict`: as for all queries, see above.
         """
-        query = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
-        return in_batches(log_probs, self._restricted(query[0]), *query)
+        t, x, start = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
+        density, start = self._prepared(t, start)
+        return in_batches(log_probs, density, t, x, start)
 
     def prob(
         self,
@@ -129,8 +130,9 @@ class AbstractTransitionDensity(eqx.Module):
         strict: bool = False,
     ) -> Float[Array, "*batch d"]:
         """Return the gradient of the log-density in `x`; arguments are those of `log_prob`."""
-        query = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        return self._as_given(x0, in_batches(scores, self._restricted(query[0]), *query))
+        t, x, start = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
+        density, start = self._prepared(t, start)
+        return self._as_given(x0, in_batches(scores, density, t, x, start))
 
     def start_score(
         self,
@@ -284,6 +286,16 @@ class AbstractTransitionDensity(eqx.Module):
         Called with times whose values may be unknown, under `jit`.
         """
         return self
+
+    def _prepared(
+        self, t: Float[Array, "*batch"], start: Float[Array, "*batch d+k"]
+    ) -> tuple[Any, Array]:
+        """Return a density and conditioning vectors with the same values that are cheaper.
+
+        For programs that do not differentiate in the start.
+        """
+        restricted = self._restricted(t)
+        return (self, start) if restricted is self else restricted._prepared(t, start)
 
     def _without_provenance(self) -> "AbstractTransitionDensity":
         """Return the density as a key of compiled programs, which its provenance does not affect.
