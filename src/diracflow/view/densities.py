@@ -147,7 +147,7 @@ def spread(
     for axis in axes.flat[shown:]:
         axis.set_axis_off()
     for component, axis in enumerate(axes.flat[:shown]):
-        fan(axis, times, dict(zip(LEVELS, table[:, :, component], strict=True)))
+        fan(axis, times, LEVELS, table[:, :, component])
         name = f"$x_{component + 1}$" if density.dim > 1 else "state $x$"
         axis.set(ylabel=name, xlim=(0, times[-1]))
         if component + columns >= shown:  # the lowest panel of its column

@@ -22,10 +22,12 @@ from .axes import (
     PALETTE,
     SOURCE,
     box_around,
+    inside,
     plane,
     require_kind,
     style,
 )
+from .over_time import bridge_quantiles
 
 # Draws that locate a law, points of a curve, and points along each side of a plane.
 _DRAWS, _CURVE, _SIDE = 4000, 400, 121
@@ -59,7 +61,7 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
     if isinstance(thing, AbstractDistribution):
         _draw_law(thing, axis)
     elif isinstance(thing, Bridge):
-        _draw_bands(axis, thing.times, _weighted_bands(thing.paths, thing.weights))
+        _draw_bands(axis, thing.times, bridge_quantiles(thing, _BAND))
     elif isinstance(thing, Paths):
         states = np.asarray(thing.states)
         states = states[..., None] if states.ndim == 2 else states
@@ -169,9 +171,7 @@ def _draw_law(law: AbstractDistribution, axis: Axes) -> None:
 
 
 def _draw_plane(law: AbstractDistribution, draws: Float[np.ndarray, "n 2"], axis: Axes) -> None:
-    box = box_around(draws)
-    low, high = np.transpose([part.ends for part in law.domain])
-    box = np.stack([np.maximum(box[:, 0], low), np.minimum(box[:, 1], high)], axis=-1)
+    box = inside(law, box_around(draws))
     if isinstance(law, Particles):
         axis.hist2d(draws[:, 0], draws[:, 1], bins=60, range=box, cmap=DENSITY_MAP)
     else:
@@ -180,15 +180,6 @@ def _draw_plane(law: AbstractDistribution, draws: Float[np.ndarray, "n 2"], axis
         values = np.where(np.isfinite(values), values, 0.0)
         axis.pcolormesh(grid[..., 0], grid[..., 1], values, shading="gouraud", cmap=DENSITY_MAP)
     axis.set(xlabel="$x_1$", ylabel="$x_2$")
-
-
-def _weighted_bands(paths: Any, weights: Any) -> Float[np.ndarray, "3 n d"]:
-    states, shares = np.asarray(paths), np.asarray(weights)
-    order = np.argsort(states, axis=0)
-    cumulated = np.cumsum(shares[order], axis=0)
-    picked = [np.argmax(cumulated >= level * cumulated[-1], axis=0) for level in _BAND]
-    ordered = np.take_along_axis(states, order, axis=0)
-    return np.stack([np.take_along_axis(ordered, p[None], axis=0)[0] for p in picked])
 
 
 def _draw_bands(axis: Axes, times: Any, bands: Float[np.ndarray, "3 n d"]) -> None:

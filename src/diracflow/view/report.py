@@ -36,7 +36,7 @@ from .pairs import pairs
 # Fractions of the horizon at which densities are shown.
 SHARES = (0.03, 0.3, 1.0)
 # The template of the page and its style.
-FILES = ("report.html", "report.css")
+_FILES = ("report.html", "report.css")
 # Width in inches that fits on a phone.
 _NARROW = 6.0
 # Colours that adapt to a light or dark theme.
@@ -67,8 +67,13 @@ def report(
     name = "your SDE" if origin is None else f"the built-in model {origin[0]}"
     blocks = [*_head(density, file, name), *_learned(density), *_densities(density, exact)]
     blocks += [*_trust(density), *_training(density), *_loading(density, file)]
-    page, look = (files(__package__).joinpath(n).read_text("utf-8") for n in FILES)
-    text = page.format(name=escape(name), look=look, body="\n".join(blocks))
+    return page(name, blocks, path)
+
+
+def page(name: str, blocks: Iterable[str], path: str | os.PathLike | None) -> str:
+    """Return a page of some elements, and write it to a file if a path is given."""
+    template, look = (files(__package__).joinpath(n).read_text("utf-8") for n in _FILES)
+    text = template.format(name=escape(name), look=look, body="\n".join(blocks))
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text
