@@ -22,6 +22,7 @@ from ..evaluate.path_reference import measured_distance
 from ..planning.plan import Plan
 from .inputs import load_model, load_with_exact
 from .tables import require_writable
+from .terminal import text_table
 
 # Times at which a model is checked, as fractions of the horizon.
 _SHARES = (0.1, 0.4, 1.0)
@@ -31,6 +32,22 @@ _Z = 4.0
 _PATHS = 2**14
 # Largest relative difference of densities between two half steps and one step, beyond noise.
 _DISCREPANCY = 0.05
+# Columns of tables: headings, names of the values in a row, and formats.
+_WHERE = (("t", "t", ".3g"), ("start", "start", ""))
+_BOUNDS = (*_WHERE, ("bound", "bound", ".1e"), ("(s.e.)", "stderr", ".0e"))
+_ERRORS = (
+    ("t", "t", ".3g"),
+    *(("rel. sq. L2", "squared_l2", ".2e"), ("(source)", "source_squared_l2", ".1e")),
+    *(("KL", "kl", ".1e"), ("(source)", "source_kl", ".1e")),
+    *(("TV", "total_variation", ".1e"), ("(source)", "source_total_variation", ".1e")),
+)
+_TESTS = (
+    *(*_WHERE, ("TV at most", "bound", ".1e"), ("(s.e.)", "bound_stderr", ".0e")),
+    *(("estimate", "estimate", ".1e"), ("measured", "measured", ".1e")),
+    *(("(s.e.)", "measured_stderr", ".0e"), ("half steps", "half_steps", ".1e")),
+    *(("(s.e.)", "half_steps_stderr", ".0e"), ("mean z", "mean_z", ".1f")),
+    *(("cov. z", "covariance_z", ".1f"), ("energy z", "energy_z", ".1f"), ("", "mark", "")),
+)
 
 
 def info_text(header: dict[str, Any], path: str) -> str:
@@ -68,24 +85,20 @@ def info_text(header: dict[str, Any], path: str) -> str:
     missing = ["No error bound was computed; `diracflow check` computes one."]
     parts += ["", *(bound_lines(header["certificate"]) if header["certificate"] else missing)]
     if header["errors"]:
-        title = "Errors against the exact density, means over starts: relative squared L2,"
-        parts += ["", f"{title} total variation"]
-    for row in header["errors"]:
-        errors = f"{row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
-        parts.append(f"  t = {row['t']:<9.3g} {errors}")
+        parts += ["", *error_lines(header["errors"])]
     return "\n".join(parts)
 
 
 def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Return the error bounds of a certificate as lines of text."""
-    return [
-        "Upper bounds on the total variation distance to the true density (standard error):",
-        *(
-            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
-            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
-            for row in rows
-        ),
-    ]
+    title = "Upper bounds on the total variation distance to the true density, from two starts:"
+    return [title, *text_table(_BOUNDS, rows)]
+
+
+def error_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return errors against the exact density as lines of text."""
+    title = "Errors against the exact density, and those of the Gaussian source alone (source):"
+    return [title, *text_table(_ERRORS, rows), "Averages over the starts."]
 
 
 def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[str, Any]:
@@ -161,27 +174,15 @@ def _row(
 
 def check_text(report: dict[str, Any]) -> str:
     """Return the test results as a table."""
-    lines = [
-        "       t  start   TV at most   (s.e.)  estimate  measured   (s.e.)   half steps   (s.e.)"
-        "   mean z  cov. z  energy z"
-    ]
-    for row in report["rows"]:
-        half = "depends on time"
-        if row["half_steps"] is not None:
-            half = f"{row['half_steps']:.1e}  {row['half_steps_stderr']:7.0e}"
-        lines.append(
-            f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:9.1e}  {row['bound_stderr']:7.0e}"
-            f" {'-' if row['estimate'] is None else format(row['estimate'], '9.1e'):>9}"
-            f" {row['measured']:9.1e}  {row['measured_stderr']:7.0e}"
-            f"  {half:>19}  {row['mean_z']:7.1f} {row['covariance_z']:7.1f}"
-            f"  {row['energy_z']:8.1f}  {'' if row['passed'] else '<- ' + ', '.join(row['failed'])}"
-        )
+    marks = ["" if row["passed"] else f"<- {', '.join(row['failed'])}" for row in report["rows"]]
+    rows = [{**row, "mark": mark} for row, mark in zip(report["rows"], marks, strict=True)]
     verdict = "passed" if report["passed"] else "FAILED"
-    lines += [
+    lines = [
+        *text_table(_TESTS, rows),
         "TV: bound on the total variation distance to the true density. Estimate: the distance",
         "by paths that run back in time. Measured: the same by a reference of simulated paths.",
         "Half steps: relative difference between two steps of t/2 and one step of t (within one",
-        "subinterval). z: difference from simulated paths, in standard errors.",
+        "subinterval; none where coefficients depend on time). z: difference from simulated paths, in standard errors.",
         f"Check {verdict}: TV at most {report['limit']:g}, half steps within "
         f"{_DISCREPANCY:g}, every z below {_Z:g}.",
     ]

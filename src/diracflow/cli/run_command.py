@@ -25,7 +25,7 @@ from ..view.axes import box_around
 from ..view.report import SHARES
 from .inputs import prepare_jax
 from .learn_command import learned, problem_of
-from .model_commands import bound_lines
+from .model_commands import bound_lines, error_lines
 from .tables import require_writable
 from .terminal import emit, talk
 
@@ -133,7 +133,7 @@ def _written(
     (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
     if not quiet:
         bounds = report["certificate"]
-        emit(_bounds(bounds, file) if result is None else _table(report["errors"]))
+        emit(_bounds(bounds, file) if result is None else "\n".join(error_lines(report["errors"])))
     figures = draw_figures(density, problem, result, out)
     view.report(density, problem.exact, file=file.name, path=out / "report.html")
     if not quiet:
@@ -149,18 +149,6 @@ def _bounds(rows: list[dict[str, Any]], file: Path) -> str:
             f"`diracflow check {file}`."
         )
     return "\n".join(["No exact density is known.", *bound_lines(rows)])
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    lines = ["       t    rel. sq. L2  (source)        KL  (source)        TV  (source)"]
-    lines += [
-        f"{row['t']:8.3g}    {row['squared_l2']:11.2e}  {row['source_squared_l2']:8.1e}"
-        f"  {row['kl']:8.1e}  {row['source_kl']:8.1e}"
-        f"  {row['total_variation']:8.1e}  {row['source_total_variation']:8.1e}"
-        for row in rows
-    ]
-    lines.append("Averages over the starts. (source): errors of the Gaussian source alone.")
-    return "\n".join(lines)
 
 
 def draw_figures(
