@@ -8,7 +8,7 @@ import typer
 
 from .options import Components, Data, Equation, Figure, Json, NetCDF, Seed
 from .series_commands import gaussian_likelihood, observed_components
-from .tables import read_series, require_figure, require_netcdf
+from .tables import read_series, require_netcdf
 from .terminal import emit
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def infer(
     from ..inference import posterior
     from .inputs import parse_laws
 
-    require_netcdf("Posteriors", out)
-    require_figure(figure)
+    require_netcdf(out, figure)
     density = _density(model, sde)
     times, states = read_series(data)
     options = run.keywords() | noise.keywords(states.shape[1], density.dim)

@@ -101,8 +101,6 @@ def propagate(
     table: TableOptions,
 ) -> None:
     """Propagate an initial law: evaluate the resulting density at points, or draw from it."""
-    import jax.random as jr
-
     from ..uses import green
     from .inputs import parse_law
 
@@ -114,7 +112,7 @@ def propagate(
     initial = read_points(draws, model.dim) if draws is not None else parse_law(law or "")
     found = green.propagate(model, initial, t, **conditioning)
     if points is None:
-        x, values = np.asarray(found.sample(jr.key(seed), (count,))), {}
+        x, values = np.asarray(found.sample(seed, (count,))), {}
     else:
         x = read_points(points, model.dim)
         values = {

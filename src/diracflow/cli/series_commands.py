@@ -9,28 +9,31 @@ import typer
 from jaxtyping import Float
 
 from .options import Components, Data, Figure, Json, NetCDF, QueryOptions, Seed, TableOptions
-from .tables import (
-    read_series,
-    require_figure,
-    require_netcdf,
-    require_writable,
-    state_columns,
-    write_table,
-)
+from .tables import read_series, require_netcdf, require_writable, state_columns, write_table
 from .terminal import emit
 
 if TYPE_CHECKING:
     from jaxtyping import Array  # which imports JAX
 
+    from ..density.learned import LearnedDensity
     from ..hidden.hidden_process import Observe
 
 
 class Seen(NamedTuple):
-    """The observed part of the state."""
+    """The arguments of a filter or smoother of a series that shows some components of a state."""
 
+    # Density, times, values, their log-likelihood given a state, number of particles.
+    arguments: tuple["LearnedDensity", np.ndarray, np.ndarray, "Observe", int]
+    given: dict[str, Any]  # parameters of the SDE and start time
     components: list[int]
-    observe: "Observe"
-    states: Float[np.ndarray, "n d"]  # NaN where they are not observed
+
+    @property
+    def states(self) -> Float[np.ndarray, "n d"]:
+        """The states, NaN where they are not observed."""
+        model, times, values, *_ = self.arguments
+        states = np.full((len(times), model.dim), np.nan)
+        states[:, self.components] = values
+        return states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +46,14 @@ class SeriesOptions:
     particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000
     seed: Seed = 0
 
-    def seen(self, observations: Float[np.ndarray, "n k"], dim: int) -> Seen:
-        """Return what the observations show of a state with `dim` components."""
-        observed = observed_components(self.components, observations.shape[1], dim)
-        states = np.full((len(observations), dim), np.nan)
-        states[:, observed] = observations
-        return Seen(observed, gaussian_likelihood("--noise", self.noise, observed), states)
+    def seen(self, query: QueryOptions, unit: str | None = None) -> Seen:
+        """Return the series with the density in the model file."""
+        model, conditioning = query.load()
+        times, values = read_series(self.data, unit=unit)
+        components = observed_components(self.components, values.shape[1], model.dim)
+        observe = gaussian_likelihood("--noise", self.noise, components)
+        given = {"params": conditioning["params"], "start": conditioning["start_time"]}
+        return Seen((model, times, values, observe, self.particles), given, components)
 
 
 def filter(  # the standard term
@@ -60,14 +65,8 @@ def filter(  # the standard term
     from ..hidden import filtering
 
     table.check(figure)
-    model, conditioning = query.load()
-    times, observations = read_series(series.data)
-    seen = series.seen(observations, model.dim)
-    found = filtering.filter(
-        *(jr.key(series.seed), model, times, observations, seen.observe, series.particles),
-        params=conditioning["params"],
-        start=conditioning["start_time"],
-    )
+    seen = series.seen(query)
+    found = filtering.filter(jr.key(series.seed), *seen.arguments, **seen.given)
     arrays = _arrays(found, "effective_shares", "outside")
     if table.out is not None:
         columns = {"time": arrays["times"]}
@@ -100,16 +99,9 @@ def smooth(
 
     from ..hidden import smoothing
 
-    require_netcdf("Smoothed states", out)
-    require_figure(figure)
-    model, conditioning = query.load()
-    times, observations = read_series(series.data)
-    seen = series.seen(observations, model.dim)
-    found = smoothing.smooth(
-        *(jr.key(series.seed), model, times, observations, seen.observe, series.particles),
-        params=conditioning["params"],
-        start=conditioning["start_time"],
-    )
+    require_netcdf(out, figure)
+    seen = series.seen(query)
+    found = smoothing.smooth(jr.key(series.seed), *seen.arguments, **seen.given)
     found.to_xarray().to_netcdf(out, engine="h5netcdf")
     if figure is not None:
         from ..view import filter_bands
@@ -145,22 +137,15 @@ def forecast(
     from ..evaluate.predictive import filter_check
     from ..hidden import filtering, forecasts
 
-    require_netcdf("Forecasts", out)
+    require_netcdf(out, figure)
     if report is not None:
         require_writable(report)
-    require_figure(figure)
-    times, observations = read_series(series.data, unit=unit)
+    seen = series.seen(query, unit)
+    model, times, observations, *_ = seen.arguments
     if not times[-1] < until < np.inf:
         raise ValueError(f"`--until` must lie after the last time, {times[-1]:g}; got {until:g}.")
-    model, conditioning = query.load()
-    params, seen = conditioning["params"], series.seen(observations, model.dim)
-    keys = jr.split(jr.key(series.seed), 3)
-    found = filtering.filter(
-        *(keys[0], model, times, observations, seen.observe, series.particles),
-        params=params,
-        start=conditioning["start_time"],
-        history=True,
-    )
+    params, keys = seen.given["params"], jr.split(jr.key(series.seed), 3)
+    found = filtering.filter(keys[0], *seen.arguments, **seen.given, history=True)
     ahead = np.linspace(times[-1], until, count + 1)[1:]
     future = forecasts.forecast(keys[1], model, found, ahead, params=params)
     future.to_xarray().to_netcdf(out, engine="h5netcdf")

@@ -141,11 +141,12 @@ def require_writable(path: Path, *, make_folders: bool = False) -> None:
             raise PermissionError(f"{place} cannot be written to.")
 
 
-def require_netcdf(what: str, path: Path) -> None:
-    """Raise an error if the file `path`, which holds `what`, is not called .nc or not writable."""
+def require_netcdf(path: Path, figure: Path | None) -> None:
+    """Raise an error if a result cannot be written to a file named .nc, or drawn in a figure."""
     if path.suffix != ".nc":
-        raise ValueError(f"{what} are written as NetCDF, to a file named .nc; got {path}.")
+        raise ValueError(f"Results are written as NetCDF, to a file named .nc; got {path}.")
     require_writable(path)
+    require_figure(figure)
 
 
 def require_figure(path: Path | None) -> None:
