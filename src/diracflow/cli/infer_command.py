@@ -2,17 +2,16 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+
+import diracflow as df
 
 from .options import Components, Data, Equation, Figure, Json, NetCDF, Seed
 from .series_commands import gaussian_likelihood, observed_components
 from .tables import read_series, require_netcdf
 from .terminal import emit
-
-if TYPE_CHECKING:
-    from ..transition.transition_density import AbstractTransitionDensity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +84,6 @@ def infer(
     """Sample the posterior of the parameters, given an observed path."""
     import jax.random as jr
 
-    from ..inference import posterior
     from .inputs import parse_laws
 
     require_netcdf(out, figure)
@@ -94,16 +92,14 @@ def infer(
     options = run.keywords() | noise.keywords(states.shape[1], density.dim)
     if noise.observe is None:
         read_series(data, density.dim)
-    tree = posterior.infer(
+    tree = df.infer(
         *(jr.key(run.seed), density, times, states, parse_laws("--prior", prior)),
         progress=not as_json,
         **options,
     )
     tree.to_netcdf(out, engine="h5netcdf")
     if figure is not None:
-        from ..view import posterior_pairs
-
-        posterior_pairs(tree).savefig(figure)
+        df.view.posterior_pairs(tree).savefig(figure)
     rows = {}
     for name in density.params:
         values = tree["posterior"][name]
@@ -117,12 +113,10 @@ def infer(
     emit(f"The draws are in {out}.")
 
 
-def _density(model: str, sde: str | None) -> "AbstractTransitionDensity":
-    from ..models.exact_densities import ExactOrnsteinUhlenbeck
-    from ..models.square_root import ExactCIR
+def _density(model: str, sde: str | None) -> "df.AbstractTransitionDensity":
     from .inputs import load_model, prepare_jax
 
-    exact = {"ou": ExactOrnsteinUhlenbeck, "cir": ExactCIR}
+    exact = {"ou": df.ExactOrnsteinUhlenbeck, "cir": df.ExactCIR}
     if model in exact:
         prepare_jax()
         return exact[model]()

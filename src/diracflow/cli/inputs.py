@@ -31,13 +31,7 @@ def prepare_jax() -> None:
 
 
 def load_model(path: Path, sde: str | None) -> tuple[LearnedDensity, Model | None]:
-    """Return the density in a file, and the user's `Model` if `sde` names one.
-
-    **Arguments:**
-
-    - `path`: the model file.
-    - `sde`: FILE.py:NAME of an SDE or a `Model`, for equations that files do not hold.
-    """
+    """Return the density in a file, and the user's `Model` if FILE.py:NAME in `sde` names one."""
     prepare_jax()
     found = None if sde is None else named_object(sde)
     if isinstance(found, Model):

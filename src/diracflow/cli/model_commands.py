@@ -6,16 +6,9 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
+from ..density.description import BOUNDS, ERRORS, WHERE, problem_facts, training_facts
 from ..density.learned import LearnedDensity
-from ..density.summary import (
-    certificate_table,
-    described,
-    format_boundaries,
-    format_law,
-    format_residuals,
-    landmarks,
-    split,
-)
+from ..density.summary import certificate_table, described, landmarks, split
 from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
 from ..evaluate.errors import study
 from ..evaluate.path_reference import measured_distance
@@ -32,17 +25,9 @@ _Z = 4.0
 _PATHS = 2**14
 # Largest relative difference of densities between two half steps and one step, beyond noise.
 _DISCREPANCY = 0.05
-# Columns of tables: headings, names of the values in a row, and formats.
-_WHERE = (("t", "t", ".3g"), ("start", "start", ""))
-_BOUNDS = (*_WHERE, ("bound", "bound", ".1e"), ("(s.e.)", "stderr", ".0e"))
-_ERRORS = (
-    ("t", "t", ".3g"),
-    *(("rel. sq. L2", "squared_l2", ".2e"), ("(source)", "source_squared_l2", ".1e")),
-    *(("KL", "kl", ".1e"), ("(source)", "source_kl", ".1e")),
-    *(("TV", "total_variation", ".1e"), ("(source)", "source_total_variation", ".1e")),
-)
+# Columns of the table of tests.
 _TESTS = (
-    *(*_WHERE, ("TV at most", "bound", ".1e"), ("(s.e.)", "bound_stderr", ".0e")),
+    *(*WHERE, ("TV at most", "bound", ".1e"), ("(s.e.)", "bound_stderr", ".0e")),
     *(("estimate", "estimate", ".1e"), ("measured", "measured", ".1e")),
     *(("(s.e.)", "measured_stderr", ".0e"), ("half steps", "half_steps", ".1e")),
     *(("(s.e.)", "half_steps_stderr", ".0e"), ("mean z", "mean_z", ".1f")),
@@ -52,35 +37,11 @@ _TESTS = (
 
 def info_text(header: dict[str, Any], path: str) -> str:
     """Return the description of a model file from its header."""
-    sde, history, law = header["sde"], header["history"], header["start_times"]
-    name = "user-defined" if sde["model"] is None else f"built-in model {sde['model']}"
-    reached = f"{header['horizon']:g}, reached"
-    if header["status"] != "FINISHED":
-        requested = header["plan"]["horizon"]
-        reached = f"{header['horizon']:g} of {requested:g} requested ({header['status']})"
-    if header["reach"] < header["horizon"]:
-        reached += f", in subintervals of {header['reach']:g}"
-    lines = {
-        "file": path,
-        "SDE": f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns",
-    }
-    if any(part["domain"] != "Real" for part in sde["domain"]):
-        lines["domain"] = " x ".join(format_law(part) for part in header["maps"])
-        lines["ends"] = format_boundaries(header["boundaries"])
-    lines |= {
-        "starts": format_law(header["starts"]),
-        **{f"  {part['name']}": format_law(part) for part in header["params"]},
-        "start time": f"{header['start_time']:g}" if law is None else format_law(law),
-        "horizon": reached,
-        "training": f"{len(history)} steps in {header['seconds']:.0f} s",
-        "held-out residual": format_residuals([record["fresh_residual"] for record in history]),
-        "key": str(header["key"]),
-        "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
-    }
-    width = max(map(len, lines))
-    parts = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    facts = {"file": path, **problem_facts(header), **training_facts(header)}
+    width = max(map(len, facts))
+    parts = [f"{name:<{width}}  {value}" for name, value in facts.items()]
     parts += ["", str(Plan(**header["plan"]))]
-    for name, code in sde["text"].items():
+    for name, code in header["sde"]["text"].items():
         parts += ["", f"{name}:", code]
     missing = ["No error bound was computed; `diracflow check` computes one."]
     parts += ["", *(bound_lines(header["certificate"]) if header["certificate"] else missing)]
@@ -92,13 +53,13 @@ def info_text(header: dict[str, Any], path: str) -> str:
 def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Return the error bounds of a certificate as lines of text."""
     title = "Upper bounds on the total variation distance to the true density, from two starts:"
-    return [title, *text_table(_BOUNDS, rows)]
+    return [title, *text_table(BOUNDS, rows)]
 
 
 def error_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Return errors against the exact density as lines of text."""
     title = "Errors against the exact density, and those of the Gaussian source alone (source):"
-    return [title, *text_table(_ERRORS, rows), "Averages over the starts."]
+    return [title, *text_table(ERRORS, rows), "Averages over the starts."]
 
 
 def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[str, Any]:
@@ -182,7 +143,8 @@ def check_text(report: dict[str, Any]) -> str:
         "TV: bound on the total variation distance to the true density. Estimate: the distance",
         "by paths that run back in time. Measured: the same by a reference of simulated paths.",
         "Half steps: relative difference between two steps of t/2 and one step of t (within one",
-        "subinterval; none where coefficients depend on time). z: difference from simulated paths, in standard errors.",
+        "subinterval; none where coefficients depend on time). z: difference from simulated paths,",
+        "in standard errors.",
         f"Check {verdict}: TV at most {report['limit']:g}, half steps within "
         f"{_DISCREPANCY:g}, every z below {_Z:g}.",
     ]

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from matplotlib.figure import Figure
 
 from .. import view
 from ..density.learned import LearnedDensity
-from ..density.summary import landmarks, split
 from ..evaluate.errors import Study, study
 from ..learning.outcome import TrainingFailed
 from ..models.catalogue import Model, model
@@ -22,7 +20,7 @@ from ..planning.settings import settings_for
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import propagate
 from ..view.axes import box_around
-from ..view.report import SHARES
+from ..view.report import drawn_figures, written_report
 from .inputs import prepare_jax
 from .learn_command import learned, problem_of
 from .model_commands import bound_lines, error_lines
@@ -44,16 +42,9 @@ def run_model(
 ) -> dict[str, Any]:
     """Learn a built-in model, write model, report and figures, and return the report.
 
-    Only the first of several processes writes files; the others return an empty dictionary.
-
-    **Arguments:**
-
-    - `name`: of the built-in model.
-    - `preset`, `seed`, `changes`: the preset, its changed settings, and the seed of the key.
-    - `out`: the folder for all files.
-    - `starts`: number of start points over which errors are averaged.
-    - `quiet`: print nothing.
-    - `checkpoint`, `resources`: further arguments of `diracflow.learn`.
+    Only the first of several processes writes files; the others return an empty dictionary. Errors
+    are averaged over `starts` start points. `changes` are settings that differ from the preset, and
+    `resources` further arguments of `diracflow.learn`.
     """
     prepare_jax()
     # Raise errors before anything is written or computed.
@@ -134,10 +125,20 @@ def _written(
     if not quiet:
         bounds = report["certificate"]
         emit(_bounds(bounds, file) if result is None else "\n".join(error_lines(report["errors"])))
-    figures = draw_figures(density, problem, result, out)
-    view.report(density, problem.exact, file=file.name, path=out / "report.html")
+    drawn = drawn_figures(density, problem.exact)
+    figures = {name: figure for name, (figure, _) in drawn.items()}
+    if (
+        problem.exact is not None
+        and (problem.name, density.dim) == ("benes", 2)
+        and density.horizon
+    ):
+        figures |= paper_figures(density, problem.exact)
+    for name, figure in figures.items():
+        figure.savefig(out / f"{name}.png")
+    written_report(density, drawn, file.name, out / "report.html")
     if not quiet:
-        written = ", ".join(("report.html", file.name, "report.json", *figures))
+        names = [f"{name}.png" for name in figures]
+        written = ", ".join(("report.html", file.name, "report.json", *names))
         emit(f"Report, model and figures are in {out}: {written}")
     return report
 
@@ -151,39 +152,14 @@ def _bounds(rows: list[dict[str, Any]], file: Path) -> str:
     return "\n".join(["No exact density is known.", *bound_lines(rows)])
 
 
-def draw_figures(
-    density: LearnedDensity, problem: Model, result: Study | None, out: Path
-) -> list[str]:
-    """Write the figures that apply to the model into the folder `out`, and return their names."""
-    exact, end = problem.exact, density.horizon
-    makers: dict[str, Callable[[], Figure]] = {"training": lambda: view.training_history(density)}
-    if result is not None:
-        makers["error"] = lambda: view.error_over_time(result)
-    if end > 0:
-        x0, conditioning = split(density, landmarks(density.scope.law)["centre"])
-        times = [share * end for share in SHARES]
-        makers["density"] = {
-            1: lambda: view.lines(density, exact, times, x0, **conditioning),
-            2: lambda: view.planes(density, times, x0, **conditioning),
-        }.get(density.dim, lambda: view.spread(density, x0, **conditioning))
-    # The comparisons with the exact density show one density for each start.
-    comparable = not density.params and density.start_time is not None and end > 0
-    if comparable and exact is not None and density.dim > 1:
-        centre, paper = np.zeros(density.dim), problem.name == "benes"
-        starts = np.stack(list(landmarks(density.starts).values()))
-        if density.dim > 2:
-            makers["section"] = lambda: view.section(density, exact, end, centre)
-        else:
-            pair = np.array([[0.0, 0.0], [1.5, -1.0]]) if paper else starts
-            makers["joint"] = lambda: view.joint(density, exact, end, pair)
-        if paper and density.dim == 2:
-            noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
-            makers["moulding"] = lambda: view.moulding(density, density.reach, centre, noise)
-            makers["conditional"] = lambda: view.conditional(density, exact, centre, end)
-            makers["mixture"] = lambda: mixture_figure(density, exact, end)
-    for name, make in makers.items():
-        make().savefig(out / f"{name}.png")
-    return [f"{name}.png" for name in makers]
+def paper_figures(density: LearnedDensity, exact: AbstractTransitionDensity) -> dict[str, Figure]:
+    """Return the paper's figures of the Beneš process in the plane."""
+    centre, noise = np.zeros(2), np.asarray(jr.normal(jr.key(0), (3000, 2)))
+    return {
+        "moulding": view.moulding(density, density.reach, centre, noise),
+        "conditional": view.conditional(density, exact, centre, density.horizon),
+        "mixture": mixture_figure(density, exact, density.horizon),
+    }
 
 
 def mixture_figure(

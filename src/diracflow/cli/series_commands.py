@@ -8,8 +8,10 @@ import numpy as np
 import typer
 from jaxtyping import Float
 
+import diracflow as df
+
 from .options import Components, Data, Figure, Json, NetCDF, QueryOptions, Seed, TableOptions
-from .tables import read_series, require_netcdf, require_writable, state_columns, write_table
+from .tables import read_series, require_netcdf, require_writable, state_columns
 from .terminal import emit
 
 if TYPE_CHECKING:
@@ -62,28 +64,20 @@ def filter(  # the standard term
     """Estimate the hidden state from observations with Gaussian noise."""
     import jax.random as jr
 
-    from ..hidden import filtering
-
     table.check(figure)
     seen = series.seen(query)
-    found = filtering.filter(jr.key(series.seed), *seen.arguments, **seen.given)
+    found = df.filter(jr.key(series.seed), *seen.arguments, **seen.given)
     arrays = _arrays(found, "effective_shares", "outside")
-    if table.out is not None:
-        columns = {"time": arrays["times"]}
-        parts = {"mean": arrays["means"], "variance": arrays["variances"]}
-        for index, level in enumerate(found.levels):
-            parts[f"q{level:g}"] = arrays["quantiles"][:, index]
-        for name, part in parts.items():
-            columns |= {f"{name}_{c}": values for c, values in state_columns(part).items()}
-        write_table(table.out, columns, arrays)
+    columns, parts = {"time": arrays["times"]}, {"mean": arrays["means"]}
+    parts["variance"] = arrays["variances"]
+    for index, level in enumerate(found.levels):
+        parts[f"q{level:g}"] = arrays["quantiles"][:, index]
+    for name, part in parts.items():
+        columns |= {f"{name}_{c}": values for c, values in state_columns(part).items()}
     if figure is not None:
-        from ..view import filter_bands
-
-        filter_bands(found, seen.states).savefig(figure)
-    if table.as_json:
-        emit({"log_evidence": float(found.log_evidence), **arrays})
-    else:
-        emit(f"log-evidence {found.log_evidence:.6g}")
+        df.view.filter_bands(found, seen.states).savefig(figure)
+    text = f"log-evidence {found.log_evidence:.6g}"
+    table.write(columns, arrays, text, log_evidence=float(found.log_evidence))
 
 
 def smooth(
@@ -97,16 +91,12 @@ def smooth(
     """Estimate the hidden state at each time from all observations, and draw its paths."""
     import jax.random as jr
 
-    from ..hidden import smoothing
-
     require_netcdf(out, figure)
     seen = series.seen(query)
-    found = smoothing.smooth(jr.key(series.seed), *seen.arguments, **seen.given)
+    found = df.smooth(jr.key(series.seed), *seen.arguments, **seen.given)
     found.to_xarray().to_netcdf(out, engine="h5netcdf")
     if figure is not None:
-        from ..view import filter_bands
-
-        filter_bands(found, seen.states).savefig(figure)
+        df.view.filter_bands(found, seen.states).savefig(figure)
     if as_json:
         emit({"log_evidence": float(found.log_evidence), **_arrays(found, "distinct")})
         return
@@ -134,9 +124,6 @@ def forecast(
     import jax.random as jr
     from jax.scipy.stats import norm
 
-    from ..evaluate.predictive import filter_check
-    from ..hidden import filtering, forecasts
-
     require_netcdf(out, figure)
     if report is not None:
         require_writable(report)
@@ -145,24 +132,20 @@ def forecast(
     if not times[-1] < until < np.inf:
         raise ValueError(f"`--until` must lie after the last time, {times[-1]:g}; got {until:g}.")
     params, keys = seen.given["params"], jr.split(jr.key(series.seed), 3)
-    found = filtering.filter(keys[0], *seen.arguments, **seen.given, history=True)
+    found = df.filter(keys[0], *seen.arguments, **seen.given, history=True)
     ahead = np.linspace(times[-1], until, count + 1)[1:]
-    future = forecasts.forecast(keys[1], model, found, ahead, params=params)
+    future = df.forecast(keys[1], model, found, ahead, params=params)
     future.to_xarray().to_netcdf(out, engine="h5netcdf")
 
     def cdf(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, ' k']":
         return norm.cdf((y - x[np.array(seen.components)]) / series.noise)
 
     if report is not None:
-        from ..view import series_report
-
-        few = len(times) < 2
-        check = None if few else filter_check(keys[2], model, found, observations, cdf, params)
-        series_report(found, future, check, seen.states, name=series.data.name, path=report)
+        checked = (keys[2], model, found, observations, cdf, params)
+        check = df.evaluate.filter_check(*checked) if len(times) > 1 else None
+        df.view.series_report(found, future, check, seen.states, name=series.data.name, path=report)
     if figure is not None:
-        from ..view import forecast_fan
-
-        forecast_fan(future, found, seen.states).savefig(figure)
+        df.view.forecast_fan(future, found, seen.states).savefig(figure)
     if as_json:
         emit({"log_evidence": float(found.log_evidence), **_arrays(future, "outside")})
         return

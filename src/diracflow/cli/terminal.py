@@ -107,18 +107,13 @@ def emit(result: str | Mapping[str, Any]) -> None:
     print(text, file=result_stream(), flush=True)
 
 
-def text_table(
-    columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[str, Any]]
-) -> list[str]:
-    """Return rows as aligned lines below a heading; missing values are empty.
+def text_table(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping]) -> list[str]:
+    """Return rows as aligned lines below headings; see `density.description` for `columns`."""
+    from ..density.description import cells
 
-    A column has a heading, the name of a value in each row, and its format.
-    """
-    values = [[(row.get(name), style) for _, name, style in columns] for row in rows]
-    cells = [["" if v is None else format(v, style) for v, style in line] for line in values]
-    cells.insert(0, [heading for heading, _, _ in columns])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+    lines = cells(columns, rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def conclude(

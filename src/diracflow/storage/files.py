@@ -28,7 +28,9 @@ def write_atomically(path: str | os.PathLike, parts: Iterable[bytes | memoryview
         mode = _mode(target)
         temporary = target.with_name(f".{target.name[:64]}.{secrets.token_hex(8)}")
         try:
-            with open(temporary, "xb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            # The system applies the user's mask. Python can only read the mask by changing it.
+            with os.fdopen(os.open(temporary, flags, mode or 0o666), "wb") as file:
                 if mode is not None:
                     os.chmod(temporary, mode)
                 file.writelines(parts)

@@ -83,7 +83,7 @@ def _forecast(forecast: Forecast, filtered: Filtered, observations: Any) -> Iter
             for quantiles in [np.asarray(forecast.quantiles)[i, :, component]]
         ]
         yield element("p", f"Quantiles of component {component + 1}:", "soft")
-        yield table(("t", *(f"{100 * level:g} %" for level in levels)), cells)
+        yield table(("t", *(f"{100 * level:g} %" for level in levels)), *cells)
 
 
 def _check(check: PredictiveCheck) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _check(check: PredictiveCheck) -> Iterator[str]:
         for name, test in tests.items()
         for i, (statistic, p) in enumerate(zip(*test, strict=True))
     ]
-    yield table(("hypothesis", "statistic", "p-value"), rows)
+    yield table(("hypothesis", "statistic", "p-value"), *rows)
     yield picture("transforms", _histogram(check), "Probability integral transforms.")
 
 
