@@ -127,11 +127,8 @@ def _written(
         emit(_bounds(bounds, file) if result is None else "\n".join(error_lines(report["errors"])))
     drawn = drawn_figures(density, problem.exact)
     figures = {name: figure for name, (figure, _) in drawn.items()}
-    if (
-        problem.exact is not None
-        and (problem.name, density.dim) == ("benes", 2)
-        and density.horizon
-    ):
+    of_paper = (problem.name, density.dim) == ("benes", 2) and density.horizon > 0
+    if of_paper and problem.exact is not None:
         figures |= paper_figures(density, problem.exact)
     for name, figure in figures.items():
         figure.savefig(out / f"{name}.png")
