@@ -11,7 +11,7 @@ import diracflow as df
 from .options import Components, Data, Equation, Figure, Json, NetCDF, Seed
 from .series_commands import gaussian_likelihood, observed_components
 from .tables import read_series, require_netcdf
-from .terminal import emit
+from .terminal import conclude
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +28,8 @@ class ChainOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `diracflow.infer`."""
-        sizes = {"chains": self.chains, "draws": self.draws, "warmup": self.warmup}
-        return sizes if self.checkpoint is None else sizes | {"checkpoint": self.checkpoint}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in given.items() if name != "seed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +105,11 @@ def infer(
         values = tree["posterior"][name]
         moments = {"mean": values.mean(), "deviation": values.std()}
         rows[name] = {key: float(value) for key, value in (moments | values.attrs).items()}
-    if as_json:
-        emit(rows)
-        return
-    for name, row in rows.items():
-        emit(f"{name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
-    emit(f"The draws are in {out}.")
+    lines = [
+        f"{name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in row.items())
+        for name, row in rows.items()
+    ]
+    conclude(rows, as_json, "\n".join([*lines, f"The draws are in {out}."]))
 
 
 def _density(model: str, sde: str | None) -> "df.AbstractTransitionDensity":

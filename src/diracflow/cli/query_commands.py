@@ -27,7 +27,7 @@ from .options import (
     Time,
 )
 from .tables import read_points, read_series, state_columns, write_table
-from .terminal import emit
+from .terminal import conclude
 
 
 def density(
@@ -137,11 +137,9 @@ def loglik(
     start_time = times[:-1] if learned.start_time is None else None
     outside = learned.outside(states[:-1], params=conditioning["params"], start_time=start_time)
     transitions = int(np.sum(~np.isnan(states[:, 0]))) - 1
-    if as_json:
-        share = float(np.mean(np.asarray(outside)))
-        emit({"log_likelihood": value, "transitions": transitions, "outside": share})
-    else:
-        emit(f"{value:.10g}  ({transitions} transitions)")
+    share = float(np.mean(np.asarray(outside)))
+    row = {"log_likelihood": value, "transitions": transitions, "outside": share}
+    conclude(row, as_json, f"{value:.10g}  ({transitions} transitions)")
 
 
 def bridge(
@@ -181,15 +179,14 @@ def bridge(
     mean = np.asarray(found.mean(lambda path: path))
     deviation = np.sqrt(np.asarray(found.mean(lambda path: (path - mean) ** 2)))
     share, value = found.effective_share, found.log_density
-    if table.as_json:
-        bands = {"times": times, "means": mean, "deviations": deviation}
-        emit({"effective_share": share, "log_density": value, **bands})
-        return
+    bands = {"times": times, "means": mean, "deviations": deviation}
     middle = int(np.argmin(np.abs(times - times[-1] / 2)))
     centre, spread = (np.round(values[middle], 4).tolist() for values in (mean, deviation))
-    emit(
+    conclude(
+        {"effective_share": share, "log_density": value, **bands},
+        table.as_json,
         f"paths                  {len(found.paths)}\n"
         f"effective sample size  {share:.3f} of the number of paths\n"
         f"log-density            {value:.4f}  at x1, from the path weights\n"
-        f"midpoint               mean {centre}, standard deviation {spread}"
+        f"midpoint               mean {centre}, standard deviation {spread}",
     )

@@ -12,7 +12,7 @@ import diracflow as df
 
 from .options import Components, Data, Figure, Json, NetCDF, QueryOptions, Seed, TableOptions
 from .tables import read_series, require_netcdf, require_writable, state_columns
-from .terminal import emit
+from .terminal import conclude
 
 if TYPE_CHECKING:
     from jaxtyping import Array  # which imports JAX
@@ -97,11 +97,9 @@ def smooth(
     found.to_xarray().to_netcdf(out, engine="h5netcdf")
     if figure is not None:
         df.view.filter_bands(found, seen.states).savefig(figure)
-    if as_json:
-        emit({"log_evidence": float(found.log_evidence), **_arrays(found, "distinct")})
-        return
-    emit(f"log-evidence {found.log_evidence:.6g}")
-    emit(f"Laws and {series.particles} paths are in {out}.")
+    text = f"log-evidence {found.log_evidence:.6g}\nLaws and {series.particles} paths are in {out}."
+    laws = {"log_evidence": float(found.log_evidence), **_arrays(found, "distinct")}
+    conclude(laws, as_json, text)
 
 
 def forecast(
@@ -146,12 +144,10 @@ def forecast(
         df.view.series_report(found, future, check, seen.states, name=series.data.name, path=report)
     if figure is not None:
         df.view.forecast_fan(future, found, seen.states).savefig(figure)
-    if as_json:
-        emit({"log_evidence": float(found.log_evidence), **_arrays(future, "outside")})
-        return
+    laws = {"log_evidence": float(found.log_evidence), **_arrays(future, "outside")}
     low, high = (np.round(np.asarray(future.quantiles)[-1, i], 4).tolist() for i in (0, -1))
-    emit(f"At t={until:g} the state lies between {low} and {high} with probability 0.9.")
-    emit(f"The forecast is in {out}.")
+    text = f"At t={until:g} the state lies between {low} and {high} with probability 0.9."
+    conclude(laws, as_json, f"{text}\nThe forecast is in {out}.")
 
 
 def _arrays(found: Any, *more: str) -> dict[str, np.ndarray]:

@@ -220,16 +220,13 @@ def checkpointer_in(
     processes = processes or ProcessGroup()
     if path is None:
         yield NoCheckpointer()
-    elif not processes.first:
-        processes.broadcast(bytes)
-        yield Follower(processes)
-    else:
-        with ExitStack() as stack:
-            folders: list[Folder] = []
+        return
+    with ExitStack() as stack:
+        folders: list[Folder] = []
 
-            def enter() -> bytes:
-                folders.append(stack.enter_context(opened(path)))
-                return b""
+        def enter() -> bytes:  # called in the first process only
+            folders.append(stack.enter_context(opened(path)))
+            return b""
 
-            processes.broadcast(enter)
-            yield Checkpointer(folders[0], processes)
+        processes.broadcast(enter)
+        yield Checkpointer(folders[0], processes) if folders else Follower(processes)
