@@ -10,7 +10,7 @@ from ..density.description import BOUNDS, ERRORS, WHERE, problem_facts, training
 from ..density.learned import LearnedDensity
 from ..density.summary import certificate_table, described, landmarks, split
 from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
-from ..evaluate.errors import study
+from ..evaluate.errors import with_errors
 from ..evaluate.path_reference import measured_distance
 from ..planning.plan import Plan
 from .inputs import load_model, load_with_exact
@@ -157,9 +157,8 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
     density, exact = load_with_exact(path, sde)
     if density.horizon > 0 and not density.provenance.certificate:
         density = density.with_provenance(certificate=certificate_table(density, jr.key(seed)))
-    if density.horizon > 0 and exact is not None and not density.provenance.errors:
-        found = study(density, exact, key=jr.key(seed + 1), starts=starts)
-        density = density.with_provenance(errors=tuple(found.summary()))
+    if not density.provenance.errors:
+        density = with_errors(density, exact, seed, starts)
     from .. import view
 
     view.report(density, exact, file=str(path), path=out)

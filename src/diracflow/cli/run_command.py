@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from .. import view
 from ..density.learned import LearnedDensity
-from ..evaluate.errors import Study, study
+from ..evaluate.errors import with_errors
 from ..learning.outcome import TrainingFailed
 from ..models.catalogue import Model, model
 from ..planning.ansatz_builder import idle_dim_for
@@ -60,25 +60,30 @@ def run_model(
     seconds = round(time.monotonic() - began, 1)
     if density is None:
         return {}
-    file = "model.dflow"
+    file = out / "model.dflow"
     if density.status.failed:
         talk(f"diracflow: {TrainingFailed(density)}")
-        file = "partial.dflow"  # it must not replace an earlier model
-    density.save(out / file)
+        file = out / "partial.dflow"  # it must not replace an earlier model
+    density.save(file)
     plan = density.provenance.plan
     why_source = plan.reasons.get("source", "set by the user")
     say(f"Learned in {seconds:.0f} s. Source: {plan.source} ({why_source}).")
-    result = None
     if problem.exact is not None:
         say(f"Comparing with the exact density at {starts} starts.")
-        result = study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
-        density = density.with_provenance(errors=tuple(result.summary()))
-        density.save(out / file)
+        density = with_errors(density, problem.exact, seed, starts)
+        density.save(file)
+    compared = time.monotonic() - began - seconds
     run = {"model": name, "preset": preset, "settings": changes, "seed": seed}
     run |= {"learn_seconds": seconds, "source": plan.source, "why_source": why_source}
-    compared = time.monotonic() - began - seconds
-    report = _written(density, problem, result, run, out / file, quiet)
+    run |= {"starts": starts if density.provenance.errors else 0}
+    report: dict[str, Any] = {**run, **_described(density)}
+    (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
+    rows = report["errors"]
     if not quiet:
+        emit("\n".join(error_lines(rows)) if rows else _bounds(report["certificate"], file))
+    names = _draw(density, problem, file)
+    if not quiet:
+        emit(f"Report, model and figures are in {out}: {', '.join(('report.json', *names))}")
         emit(_times(density, seconds, compared, time.monotonic() - began))
     return report
 
@@ -98,46 +103,30 @@ def _times(density: LearnedDensity, learned: float, compared: float, total: floa
     return f"Time: {shown}; {total:.0f} s in all."
 
 
-def _written(
-    density: LearnedDensity,
-    problem: Model,
-    result: Study | None,
-    run: dict[str, Any],
-    file: Path,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Write report and figures into the folder of `file`, print the errors, return the report."""
-    provenance, out = density.provenance, file.parent
-    report = {
-        **run,
+def _described(density: LearnedDensity) -> dict[str, Any]:
+    provenance = density.provenance
+    return {
         "status": density.status.name,
         "failed": density.status.failed,
         "horizon": density.horizon,
         "parameters": int(density.trajectory.thetas.shape[1]),
         "steps": len(provenance.history),
-        "starts": 0 if result is None else len(result.starts),
         "laws": density.scope.describe(),
-        "errors": [] if result is None else result.summary(),
-        "certificate": list(provenance.certificate),
-        "boundaries": list(provenance.boundaries),
+        **{n: list(getattr(provenance, n)) for n in ("errors", "certificate", "boundaries")},
     }
-    (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    if not quiet:
-        bounds = report["certificate"]
-        emit(_bounds(bounds, file) if result is None else "\n".join(error_lines(report["errors"])))
+
+
+def _draw(density: LearnedDensity, problem: Model, file: Path) -> list[str]:
+    """Write page and figures into the folder of the model file, and return the names of files."""
     drawn = drawn_figures(density, problem.exact)
     figures = {name: figure for name, (figure, _) in drawn.items()}
     of_paper = (problem.name, density.dim) == ("benes", 2) and density.horizon > 0
     if of_paper and problem.exact is not None:
         figures |= paper_figures(density, problem.exact)
     for name, figure in figures.items():
-        figure.savefig(out / f"{name}.png")
-    written_report(density, drawn, file.name, out / "report.html")
-    if not quiet:
-        names = [f"{name}.png" for name in figures]
-        written = ", ".join(("report.html", file.name, "report.json", *names))
-        emit(f"Report, model and figures are in {out}: {written}")
-    return report
+        figure.savefig(file.with_name(f"{name}.png"))
+    written_report(density, drawn, file.name, file.with_name("report.html"))
+    return [file.name, "report.html", *(f"{name}.png" for name in figures)]
 
 
 def _bounds(rows: list[dict[str, Any]], file: Path) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from ..evaluate.errors import study
+from ..evaluate.errors import with_errors
 from ..learning.interface import learn
 from ..learning.outcome import TrainingFailed
 from ..storage.files import Locked, locked
@@ -159,14 +159,10 @@ def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
         )
     except TrainingFailed as failure:
         density = failure.density
-    rows = []
-    if problem.exact is not None and density.horizon > 0 and run.error_starts:
-        key = jr.key(run.seed + 1)
-        rows = study(density, problem.exact, key=key, starts=run.error_starts).summary()
-    density = density.with_provenance(errors=tuple(rows))
+    density = with_errors(density, problem.exact, run.seed, run.error_starts)
     failed, provenance = density.status.failed, density.provenance
     density.save(folder.path / ("partial.dflow" if failed else "model.dflow"))
-    errors = [row["squared_l2"] for row in rows]
+    errors = [row["squared_l2"] for row in provenance.errors]
     bounds = [row["bound"] for row in provenance.certificate]
     return {
         "status": density.status.name,
