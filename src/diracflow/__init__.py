@@ -2,7 +2,7 @@
 
 The rooms, in the order of the computation. Each imports only from those above it:
 
-- `storage`: atomic writes, locks, data files that are verified when read
+- `storage`: atomic writes, locks, signal handlers, data files that are verified when read
 - `sde`: what is solved: SDE, domains, charts, laws, parameters, checks
 - `distribution`: moments, distribution functions, marginals and conditionals of any law
 - `transition`: the query interface that all densities share: checks, batching, devices

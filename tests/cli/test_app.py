@@ -59,7 +59,8 @@ def test_run_leaves_model_report_and_figures(ran):
     assert code == 0, told
     out = folder / "runs" / "benes"
     names = {path.name for path in out.iterdir()}
-    figures = {"density", "joint", "moulding", "conditional", "mixture", "error", "training"}
+    figures = {"density", "joint", "spread", "certificate", "error", "training"}
+    figures |= {"moulding", "conditional", "mixture"}  # as in the paper
     files = {"model.dflow", "report.json", "report.html"}
     assert names == {*files, *(f"{name}.png" for name in figures)}
     assert "STEP_LIMIT" in (out / "report.html").read_text("utf-8")
@@ -90,7 +91,7 @@ def test_run_does_without_an_exact_density(tmp_path, capsys):
     assert report["errors"] == []
     assert report["source"] == "closure"
     names = {path.name for path in tmp_path.iterdir()}
-    figures = {"training.png", "density.png"}
+    figures = {"training.png", "density.png", "spread.png", "certificate.png"}
     assert names == {"model.dflow", "report.json", "report.html", *figures}
     said = capsys.readouterr()
     assert "No exact density is known" in said.out

@@ -31,9 +31,9 @@ def test_one_component_has_no_pairs():
 def test_a_picture_of_an_exact_density_stays_in_its_domain():
     """Heat maps must not show states outside the domain."""
     law = df.models.geometric_brownian().exact
-    from diracflow.view.axes import _inside
+    from diracflow.view.axes import inside
 
-    box = _inside(law, np.array([[-1.0, 2.0]]))
+    box = inside(law, np.array([[-1.0, 2.0]]))
     assert box.tolist() == [[0.0, 2.0]]
 
 

@@ -1,14 +1,15 @@
 """The commands: a table of all of them, and the entry point.
 
-Commands that evaluate a density are written in modules of their own. The others are declared here
-and import their implementation when they run, so that `--help` does not wait for JAX.
+Most commands are written in modules of their own. Those declared here, as all others, import their
+implementation when they run, so that `--help` does not wait for JAX.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from .explore_command import explore
 from .infer_command import infer
 from .options import (
     Equation,
@@ -24,7 +25,8 @@ from .options import (
 )
 from .query_commands import bridge, density, loglik, propagate, sample
 from .series_commands import filter, forecast, smooth
-from .terminal import Exit, emit, only_results, run_process, talk
+from .sweep_command import sweep
+from .terminal import conclude, emit, only_results, run_process
 
 app = typer.Typer(
     help="Learn the transition density of a diffusion process from its SDE.",
@@ -68,7 +70,7 @@ def run(
         **training.resources(),
     )
     if found:  # empty in all but the first of several processes
-        _conclude(found, as_json, failed=found["failed"])
+        conclude(found, as_json, failed=found["failed"])
 
 
 def learn(
@@ -91,7 +93,7 @@ def learn(
     found = learn_file(target, out, problem, preset, training, quiet=as_json)
     if found:  # empty in all but the first of several processes
         text = "{file}: {status} up to t = {horizon:g}. {message}".format(**found)
-        _conclude(found, as_json, text, failed=found["failed"])
+        conclude(found, as_json, text, failed=found["failed"])
 
 
 def plan(
@@ -108,37 +110,7 @@ def plan(
     from .learn_command import plan_of_file
 
     found = plan_of_file(target, problem, preset, changed_settings(settings), BUILT_IN)
-    _conclude(found.describe(), as_json, str(found))
-
-
-def sweep(
-    plan: Annotated[Path, typer.Argument(help="A TOML file that lists the trainings.")],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the runs and the table.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Cores of each run; default all cores / jobs."),
-    ] = None,
-    backend: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(help="Address of a Dask scheduler or Ray cluster; default a local one."),
-    ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
-    only_list: Annotated[
-        bool, typer.Option("--list", help="Print the current table; run nothing.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Learn all combinations of SDEs, seeds, presets and settings in a plan; resumable."""
-    from .sweep_command import sweep_plan, table_text
-
-    cluster = {"backend": backend, "address": address}
-    options = {**cluster, "jobs": jobs, "threads": threads, "retry": retry}
-    found = sweep_plan(plan, out, None if only_list else options, quiet=as_json)
-    _conclude(found, as_json, table_text(found), failed=found["failed"] and not only_list)
+    conclude(found.describe(), as_json, str(found))
 
 
 def info(model: ModelFile, as_json: Json = False) -> None:
@@ -147,7 +119,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
     from .model_commands import info_text
 
     header = read_header(model)
-    _conclude(header, as_json, info_text(header, str(model)))
+    conclude(header, as_json, info_text(header, str(model)))
 
 
 def check(
@@ -163,7 +135,7 @@ def check(
     from .model_commands import check_model, check_text
 
     found = check_model(model, sde, limit, seed)
-    _conclude(found, as_json, check_text(found), failed=not found["passed"])
+    conclude(found, as_json, check_text(found), failed=not found["passed"])
 
 
 def report(
@@ -187,23 +159,6 @@ def report(
     emit(f"The report is in {out}.")
 
 
-def explore(
-    model: ModelFile,
-    port: Annotated[
-        int, typer.Option(min=0, max=2**16 - 1, help="Port on this machine; 0 selects a free one.")
-    ] = 8321,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
-    ] = True,
-    sde: Equation = None,
-) -> None:
-    """Show the density in a browser, with sliders for time, start point and parameters."""
-    talk("Preparing the page.")  # before seconds of imports
-    from .explore_command import explore_model
-
-    explore_model(model, port, browser, sde)
-
-
 for _function in (
     *(run, learn, plan, sweep),
     *(info, check, report, explore),
@@ -216,15 +171,3 @@ for _function in (
 def main() -> None:
     """Run the command line; an error becomes one line on the standard error and an exit code."""
     run_process(app)
-
-
-def _conclude(
-    found: dict[str, Any], as_json: bool, text: str = "", *, failed: bool = False
-) -> None:
-    """Print the result of a command as JSON or as text, and exit with an error if it failed."""
-    if as_json:
-        emit(found)
-    elif text:
-        emit(text)
-    if failed:
-        raise typer.Exit(Exit.FAILED)

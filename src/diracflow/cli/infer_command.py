@@ -2,17 +2,16 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import diracflow as df
+
 from .options import Components, Data, Equation, Figure, Json, NetCDF, Seed
 from .series_commands import gaussian_likelihood, observed_components
-from .tables import read_series, require_figure, require_netcdf
-from .terminal import emit
-
-if TYPE_CHECKING:
-    from ..transition.transition_density import AbstractTransitionDensity
+from .tables import read_series, require_netcdf
+from .terminal import conclude
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +28,8 @@ class ChainOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `diracflow.infer`."""
-        sizes = {"chains": self.chains, "draws": self.draws, "warmup": self.warmup}
-        return sizes if self.checkpoint is None else sizes | {"checkpoint": self.checkpoint}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in given.items() if name != "seed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,45 +84,38 @@ def infer(
     """Sample the posterior of the parameters, given an observed path."""
     import jax.random as jr
 
-    from ..inference import posterior
     from .inputs import parse_laws
 
-    require_netcdf("Posteriors", out)
-    require_figure(figure)
+    require_netcdf(out, figure)
     density = _density(model, sde)
     times, states = read_series(data)
     options = run.keywords() | noise.keywords(states.shape[1], density.dim)
     if noise.observe is None:
         read_series(data, density.dim)
-    tree = posterior.infer(
+    tree = df.infer(
         *(jr.key(run.seed), density, times, states, parse_laws("--prior", prior)),
         progress=not as_json,
         **options,
     )
     tree.to_netcdf(out, engine="h5netcdf")
     if figure is not None:
-        from ..view import posterior_pairs
-
-        posterior_pairs(tree).savefig(figure)
+        df.view.posterior_pairs(tree).savefig(figure)
     rows = {}
     for name in density.params:
         values = tree["posterior"][name]
         moments = {"mean": values.mean(), "deviation": values.std()}
         rows[name] = {key: float(value) for key, value in (moments | values.attrs).items()}
-    if as_json:
-        emit(rows)
-        return
-    for name, row in rows.items():
-        emit(f"{name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
-    emit(f"The draws are in {out}.")
+    lines = [
+        f"{name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in row.items())
+        for name, row in rows.items()
+    ]
+    conclude(rows, as_json, "\n".join([*lines, f"The draws are in {out}."]))
 
 
-def _density(model: str, sde: str | None) -> "AbstractTransitionDensity":
-    from ..models.exact_densities import ExactOrnsteinUhlenbeck
-    from ..models.square_root import ExactCIR
+def _density(model: str, sde: str | None) -> "df.AbstractTransitionDensity":
     from .inputs import load_model, prepare_jax
 
-    exact = {"ou": ExactOrnsteinUhlenbeck, "cir": ExactCIR}
+    exact = {"ou": df.ExactOrnsteinUhlenbeck, "cir": df.ExactCIR}
     if model in exact:
         prepare_jax()
         return exact[model]()

@@ -3,8 +3,9 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -16,6 +17,8 @@ from ..models.model import Model
 from ..sde.laws import AbstractLaw, law_from
 from ..transition.query_progress import query_progress
 from ..transition.transition_density import AbstractTransitionDensity
+
+T = TypeVar("T")
 
 
 def prepare_jax() -> None:
@@ -31,13 +34,7 @@ def prepare_jax() -> None:
 
 
 def load_model(path: Path, sde: str | None) -> tuple[LearnedDensity, Model | None]:
-    """Return the density in a file, and the user's `Model` if `sde` names one.
-
-    **Arguments:**
-
-    - `path`: the model file.
-    - `sde`: FILE.py:NAME of an SDE or a `Model`, for equations that files do not hold.
-    """
+    """Return the density in a file, and the user's `Model` if FILE.py:NAME in `sde` names one."""
     prepare_jax()
     found = None if sde is None else named_object(sde)
     if isinstance(found, Model):
@@ -74,27 +71,25 @@ def parse_point(name: str, text: str, dim: int) -> np.ndarray:
 
 def parse_params(text: str) -> dict[str, float]:
     """Return the parameters that `--params` names."""
-    with _json_option(text, "`--params` maps names to numbers", '{"rate": 1.5}'):
-        return {name: float(value) for name, value in json.loads(text).items()}
+    numbers = lambda found: {name: float(value) for name, value in found.items()}
+    return _from_json(text, numbers, "`--params` maps names to numbers", '{"rate": 1.5}')
 
 
 def parse_law(text: str) -> AbstractLaw:
     """Return a law from its JSON description, as model files hold it."""
-    with _json_option(text, "A law is written", '{"law": "Normal", "mean": 0, "std": 1}'):
-        return law_from(json.loads(text))
+    return _from_json(text, law_from, "A law is written", '{"law": "Normal", "mean": 0, "std": 1}')
 
 
 def parse_laws(option: str, text: str) -> dict[str, AbstractLaw]:
     """Return the law of each parameter that an option gives as JSON."""
     example = '{"rate": {"law": "LogNormal", "mean": 0, "std": 1}}'
-    with _json_option(text, f"`{option}` maps parameters to laws", example):
-        return {name: law_from(law) for name, law in json.loads(text).items()}
+    laws = lambda found: {name: law_from(law) for name, law in found.items()}
+    return _from_json(text, laws, f"`{option}` maps parameters to laws", example)
 
 
-@contextlib.contextmanager
-def _json_option(text: str, rule: str, example: str) -> Iterator[None]:
-    """Turn every error about the JSON of an option into one that shows an example."""
+def _from_json(text: str, convert: Callable[[Any], T], rule: str, example: str) -> T:
+    """Convert the JSON of an option; every error about it shows an example."""
     try:
-        yield
+        return convert(json.loads(text))
     except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{rule} as JSON, such as '{example}'; got {text!r} ({error}).") from error

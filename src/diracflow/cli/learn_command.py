@@ -36,16 +36,8 @@ def learn_file(
 ) -> dict[str, Any]:
     """Learn a density, write it to a file, and return a summary.
 
-    Only the first of several processes writes the file; the others return an empty dictionary.
-
-    **Arguments:**
-
-    - `target`: FILE.py:NAME of an SDE or a `Model`.
-    - `out`: the model file. A failed training is written to `partial-NAME` in the same folder.
-    - `problem`: laws and horizon, which replace those of a `Model`.
-    - `preset`: the preset.
-    - `training`: seed, changed settings, checkpoints and resources.
-    - `quiet`: show no progress.
+    Only the first of several processes writes the file; the others return an empty dictionary. A
+    failed training is written to `partial-NAME` in the same folder.
     """
     require_writable(out, make_folders=True)
     prepare_jax()
@@ -77,13 +69,8 @@ def learned(
 ) -> LearnedDensity | None:
     """Return the learned density, or `None` in all but the first of several processes.
 
-    A failed training returns the density up to the time that it reached.
-
-    **Arguments:**
-
-    - `problem`: SDE, laws and horizon, as arguments of `diracflow.learn`.
-    - `seed`: seed of the key.
-    - `checkpoint`, `options`: further arguments of `diracflow.learn`.
+    A failed training returns the density up to the time that it reached. `problem` and `options`
+    are arguments of `diracflow.learn`.
     """
 
     def message(cause: str) -> str:

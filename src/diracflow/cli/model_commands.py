@@ -6,22 +6,16 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
+from ..density.description import BOUNDS, ERRORS, WHERE, problem_facts, training_facts
 from ..density.learned import LearnedDensity
-from ..density.summary import (
-    certificate_table,
-    described,
-    format_boundaries,
-    format_law,
-    format_residuals,
-    landmarks,
-    split,
-)
+from ..density.summary import certificate_table, described, landmarks, split
 from ..evaluate.consistency import agreement_with_paths, chapman_kolmogorov
-from ..evaluate.errors import study
+from ..evaluate.errors import with_errors
 from ..evaluate.path_reference import measured_distance
 from ..planning.plan import Plan
 from .inputs import load_model, load_with_exact
 from .tables import require_writable
+from .terminal import text_table
 
 # Times at which a model is checked, as fractions of the horizon.
 _SHARES = (0.1, 0.4, 1.0)
@@ -31,61 +25,41 @@ _Z = 4.0
 _PATHS = 2**14
 # Largest relative difference of densities between two half steps and one step, beyond noise.
 _DISCREPANCY = 0.05
+# Columns of the table of tests.
+_TESTS = (
+    *(*WHERE, ("TV at most", "bound", ".1e"), ("(s.e.)", "bound_stderr", ".0e")),
+    *(("estimate", "estimate", ".1e"), ("measured", "measured", ".1e")),
+    *(("(s.e.)", "measured_stderr", ".0e"), ("half steps", "half_steps", ".1e")),
+    *(("(s.e.)", "half_steps_stderr", ".0e"), ("mean z", "mean_z", ".1f")),
+    *(("cov. z", "covariance_z", ".1f"), ("energy z", "energy_z", ".1f"), ("", "mark", "")),
+)
 
 
 def info_text(header: dict[str, Any], path: str) -> str:
     """Return the description of a model file from its header."""
-    sde, history, law = header["sde"], header["history"], header["start_times"]
-    name = "user-defined" if sde["model"] is None else f"built-in model {sde['model']}"
-    reached = f"{header['horizon']:g}, reached"
-    if header["status"] != "FINISHED":
-        requested = header["plan"]["horizon"]
-        reached = f"{header['horizon']:g} of {requested:g} requested ({header['status']})"
-    if header["reach"] < header["horizon"]:
-        reached += f", in subintervals of {header['reach']:g}"
-    lines = {
-        "file": path,
-        "SDE": f"{name}, {sde['dim']} components, {sde['noise_dim']} noise columns",
-    }
-    if any(part["domain"] != "Real" for part in sde["domain"]):
-        lines["domain"] = " x ".join(format_law(part) for part in header["maps"])
-        lines["ends"] = format_boundaries(header["boundaries"])
-    lines |= {
-        "starts": format_law(header["starts"]),
-        **{f"  {part['name']}": format_law(part) for part in header["params"]},
-        "start time": f"{header['start_time']:g}" if law is None else format_law(law),
-        "horizon": reached,
-        "training": f"{len(history)} steps in {header['seconds']:.0f} s",
-        "held-out residual": format_residuals([record["fresh_residual"] for record in history]),
-        "key": str(header["key"]),
-        "versions": ", ".join(f"{name} {value}" for name, value in header["versions"].items()),
-    }
-    width = max(map(len, lines))
-    parts = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    facts = {"file": path, **problem_facts(header), **training_facts(header)}
+    width = max(map(len, facts))
+    parts = [f"{name:<{width}}  {value}" for name, value in facts.items()]
     parts += ["", str(Plan(**header["plan"]))]
-    for name, code in sde["text"].items():
+    for name, code in header["sde"]["text"].items():
         parts += ["", f"{name}:", code]
     missing = ["No error bound was computed; `diracflow check` computes one."]
     parts += ["", *(bound_lines(header["certificate"]) if header["certificate"] else missing)]
     if header["errors"]:
-        title = "Errors against the exact density, means over starts: relative squared L2,"
-        parts += ["", f"{title} total variation"]
-    for row in header["errors"]:
-        errors = f"{row['squared_l2']:8.1e}  {row['total_variation']:8.1e}"
-        parts.append(f"  t = {row['t']:<9.3g} {errors}")
+        parts += ["", *error_lines(header["errors"])]
     return "\n".join(parts)
 
 
 def bound_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Return the error bounds of a certificate as lines of text."""
-    return [
-        "Upper bounds on the total variation distance to the true density (standard error):",
-        *(
-            f"  t = {row['t']:<9.3g} from the {row['start']:<7}"
-            f" {row['bound']:8.1e}  ({row['stderr']:.0e})"
-            for row in rows
-        ),
-    ]
+    title = "Upper bounds on the total variation distance to the true density, from two starts:"
+    return [title, *text_table(BOUNDS, rows)]
+
+
+def error_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return errors against the exact density as lines of text."""
+    title = "Errors against the exact density, and those of the Gaussian source alone (source):"
+    return [title, *text_table(ERRORS, rows), "Averages over the starts."]
 
 
 def check_model(path: Path, sde: str | None, limit: float, seed: int) -> dict[str, Any]:
@@ -161,27 +135,16 @@ def _row(
 
 def check_text(report: dict[str, Any]) -> str:
     """Return the test results as a table."""
-    lines = [
-        "       t  start   TV at most   (s.e.)  estimate  measured   (s.e.)   half steps   (s.e.)"
-        "   mean z  cov. z  energy z"
-    ]
-    for row in report["rows"]:
-        half = "depends on time"
-        if row["half_steps"] is not None:
-            half = f"{row['half_steps']:.1e}  {row['half_steps_stderr']:7.0e}"
-        lines.append(
-            f"{row['t']:8.3g}  {row['start']:<7} {row['bound']:9.1e}  {row['bound_stderr']:7.0e}"
-            f" {'-' if row['estimate'] is None else format(row['estimate'], '9.1e'):>9}"
-            f" {row['measured']:9.1e}  {row['measured_stderr']:7.0e}"
-            f"  {half:>19}  {row['mean_z']:7.1f} {row['covariance_z']:7.1f}"
-            f"  {row['energy_z']:8.1f}  {'' if row['passed'] else '<- ' + ', '.join(row['failed'])}"
-        )
+    marks = ["" if row["passed"] else f"<- {', '.join(row['failed'])}" for row in report["rows"]]
+    rows = [{**row, "mark": mark} for row, mark in zip(report["rows"], marks, strict=True)]
     verdict = "passed" if report["passed"] else "FAILED"
-    lines += [
+    lines = [
+        *text_table(_TESTS, rows),
         "TV: bound on the total variation distance to the true density. Estimate: the distance",
         "by paths that run back in time. Measured: the same by a reference of simulated paths.",
         "Half steps: relative difference between two steps of t/2 and one step of t (within one",
-        "subinterval). z: difference from simulated paths, in standard errors.",
+        "subinterval; none where coefficients depend on time). z: difference from simulated paths,",
+        "in standard errors.",
         f"Check {verdict}: TV at most {report['limit']:g}, half steps within "
         f"{_DISCREPANCY:g}, every z below {_Z:g}.",
     ]
@@ -194,9 +157,8 @@ def write_report(path: Path, sde: str | None, out: Path, starts: int, seed: int)
     density, exact = load_with_exact(path, sde)
     if density.horizon > 0 and not density.provenance.certificate:
         density = density.with_provenance(certificate=certificate_table(density, jr.key(seed)))
-    if density.horizon > 0 and exact is not None and not density.provenance.errors:
-        found = study(density, exact, key=jr.key(seed + 1), starts=starts)
-        density = density.with_provenance(errors=tuple(found.summary()))
+    if not density.provenance.errors:
+        density = with_errors(density, exact, seed, starts)
     from .. import view
 
     view.report(density, exact, file=str(path), path=out)

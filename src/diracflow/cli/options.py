@@ -91,13 +91,19 @@ class TableOptions:
         self,
         columns: Mapping[str, np.ndarray],
         arrays: Mapping[str, np.ndarray],
+        text: str = "",
         **scalars: float,
     ) -> None:
-        """Write `columns` as CSV, or `arrays` as NPZ or JSON; JSON also holds `scalars`."""
-        if self.out is not None or not self.as_json:
+        """Write `columns` as CSV, or `arrays` as NPZ or JSON; JSON also holds `scalars`.
+
+        If there is a text, it is printed instead of CSV.
+        """
+        if self.out is not None or not (self.as_json or text):
             write_table(self.out, columns, arrays)
         if self.as_json:
             emit({**scalars, **arrays})
+        elif text:
+            emit(text)
 
 
 @dataclasses.dataclass(frozen=True)

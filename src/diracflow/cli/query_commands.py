@@ -9,6 +9,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
+import diracflow as df
+
 from .options import (
     Count,
     Data,
@@ -25,7 +27,7 @@ from .options import (
     Time,
 )
 from .tables import read_points, read_series, state_columns, write_table
-from .terminal import emit
+from .terminal import conclude
 
 
 def density(
@@ -101,9 +103,6 @@ def propagate(
     table: TableOptions,
 ) -> None:
     """Propagate an initial law: evaluate the resulting density at points, or draw from it."""
-    import jax.random as jr
-
-    from ..uses import green
     from .inputs import parse_law
 
     if (law is None) == (draws is None):
@@ -112,9 +111,9 @@ def propagate(
         table.check()
     model, conditioning = query.load()
     initial = read_points(draws, model.dim) if draws is not None else parse_law(law or "")
-    found = green.propagate(model, initial, t, **conditioning)
+    found = df.propagate(model, initial, t, **conditioning)
     if points is None:
-        x, values = np.asarray(found.sample(jr.key(seed), (count,))), {}
+        x, values = np.asarray(found.sample(seed, (count,))), {}
     else:
         x = read_points(points, model.dim)
         values = {
@@ -132,19 +131,15 @@ def loglik(
     as_json: Json = False,
 ) -> None:
     """Compute the log-likelihood of an observed path, given its first state."""
-    from ..inference.likelihood import log_likelihood
-
     learned, conditioning = QueryOptions(model, params, sde=sde).load()
     times, states = read_series(data, learned.dim)
-    value = float(log_likelihood(learned, times, states, conditioning["params"]))
+    value = float(df.log_likelihood(learned, times, states, conditioning["params"]))
     start_time = times[:-1] if learned.start_time is None else None
     outside = learned.outside(states[:-1], params=conditioning["params"], start_time=start_time)
     transitions = int(np.sum(~np.isnan(states[:, 0]))) - 1
-    if as_json:
-        share = float(np.mean(np.asarray(outside)))
-        emit({"log_likelihood": value, "transitions": transitions, "outside": share})
-    else:
-        emit(f"{value:.10g}  ({transitions} transitions)")
+    share = float(np.mean(np.asarray(outside)))
+    row = {"log_likelihood": value, "transitions": transitions, "outside": share}
+    conclude(row, as_json, f"{value:.10g}  ({transitions} transitions)")
 
 
 def bridge(
@@ -162,13 +157,12 @@ def bridge(
     """Draw weighted paths between two points."""
     import jax.random as jr
 
-    from ..uses import bridges
     from .inputs import parse_point
 
     table.check(figure)
     model, conditioning = query.load()
     start, end = parse_point("x0", x0, model.dim), parse_point("x1", x1, model.dim)
-    found = bridges.bridge(jr.key(seed), model, start, end, t, steps, paths, **conditioning)
+    found = df.bridge(jr.key(seed), model, start, end, t, steps, paths, **conditioning)
     times, states, log_weights = map(np.asarray, (found.times, found.paths, found.log_weights))
     if table.out is not None:
         count, instants, dim = states.shape
@@ -181,21 +175,18 @@ def bridge(
         arrays = {"times": times, "paths": states, "log_weights": log_weights}
         write_table(table.out, columns, arrays)
     if figure is not None:
-        from ..view import bridge_fan
-
-        bridge_fan(found).savefig(figure)
+        df.view.bridge_fan(found).savefig(figure)
     mean = np.asarray(found.mean(lambda path: path))
     deviation = np.sqrt(np.asarray(found.mean(lambda path: (path - mean) ** 2)))
     share, value = found.effective_share, found.log_density
-    if table.as_json:
-        bands = {"times": times, "means": mean, "deviations": deviation}
-        emit({"effective_share": share, "log_density": value, **bands})
-        return
+    bands = {"times": times, "means": mean, "deviations": deviation}
     middle = int(np.argmin(np.abs(times - times[-1] / 2)))
     centre, spread = (np.round(values[middle], 4).tolist() for values in (mean, deviation))
-    emit(
+    conclude(
+        {"effective_share": share, "log_density": value, **bands},
+        table.as_json,
         f"paths                  {len(found.paths)}\n"
         f"effective sample size  {share:.3f} of the number of paths\n"
         f"log-density            {value:.4f}  at x1, from the path weights\n"
-        f"midpoint               mean {centre}, standard deviation {spread}"
+        f"midpoint               mean {centre}, standard deviation {spread}",
     )

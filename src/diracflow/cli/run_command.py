@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from matplotlib.figure import Figure
 
 from .. import view
 from ..density.learned import LearnedDensity
-from ..density.summary import landmarks, split
-from ..evaluate.errors import Study, study
+from ..evaluate.errors import with_errors
 from ..learning.outcome import TrainingFailed
 from ..models.catalogue import Model, model
 from ..planning.ansatz_builder import idle_dim_for
@@ -22,10 +20,10 @@ from ..planning.settings import settings_for
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.green import propagate
 from ..view.axes import box_around
-from ..view.report import SHARES
+from ..view.report import drawn_figures, written_report
 from .inputs import prepare_jax
 from .learn_command import learned, problem_of
-from .model_commands import bound_lines
+from .model_commands import bound_lines, error_lines
 from .tables import require_writable
 from .terminal import emit, talk
 
@@ -44,16 +42,9 @@ def run_model(
 ) -> dict[str, Any]:
     """Learn a built-in model, write model, report and figures, and return the report.
 
-    Only the first of several processes writes files; the others return an empty dictionary.
-
-    **Arguments:**
-
-    - `name`: of the built-in model.
-    - `preset`, `seed`, `changes`: the preset, its changed settings, and the seed of the key.
-    - `out`: the folder for all files.
-    - `starts`: number of start points over which errors are averaged.
-    - `quiet`: print nothing.
-    - `checkpoint`, `resources`: further arguments of `diracflow.learn`.
+    Only the first of several processes writes files; the others return an empty dictionary. Errors
+    are averaged over `starts` start points. `changes` are settings that differ from the preset, and
+    `resources` further arguments of `diracflow.learn`.
     """
     prepare_jax()
     # Raise errors before anything is written or computed.
@@ -69,25 +60,30 @@ def run_model(
     seconds = round(time.monotonic() - began, 1)
     if density is None:
         return {}
-    file = "model.dflow"
+    file = out / "model.dflow"
     if density.status.failed:
         talk(f"diracflow: {TrainingFailed(density)}")
-        file = "partial.dflow"  # it must not replace an earlier model
-    density.save(out / file)
+        file = out / "partial.dflow"  # it must not replace an earlier model
+    density.save(file)
     plan = density.provenance.plan
     why_source = plan.reasons.get("source", "set by the user")
     say(f"Learned in {seconds:.0f} s. Source: {plan.source} ({why_source}).")
-    result = None
     if problem.exact is not None:
         say(f"Comparing with the exact density at {starts} starts.")
-        result = study(density, problem.exact, key=jr.key(seed + 1), starts=starts)
-        density = density.with_provenance(errors=tuple(result.summary()))
-        density.save(out / file)
+        density = with_errors(density, problem.exact, seed, starts)
+        density.save(file)
+    compared = time.monotonic() - began - seconds
     run = {"model": name, "preset": preset, "settings": changes, "seed": seed}
     run |= {"learn_seconds": seconds, "source": plan.source, "why_source": why_source}
-    compared = time.monotonic() - began - seconds
-    report = _written(density, problem, result, run, out / file, quiet)
+    run |= {"starts": starts if density.provenance.errors else 0}
+    report: dict[str, Any] = {**run, **_described(density)}
+    (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
+    rows = report["errors"]
     if not quiet:
+        emit("\n".join(error_lines(rows)) if rows else _bounds(report["certificate"], file))
+    names = _draw(density, problem, file)
+    if not quiet:
+        emit(f"Report, model and figures are in {out}: {', '.join(('report.json', *names))}")
         emit(_times(density, seconds, compared, time.monotonic() - began))
     return report
 
@@ -107,39 +103,30 @@ def _times(density: LearnedDensity, learned: float, compared: float, total: floa
     return f"Time: {shown}; {total:.0f} s in all."
 
 
-def _written(
-    density: LearnedDensity,
-    problem: Model,
-    result: Study | None,
-    run: dict[str, Any],
-    file: Path,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Write report and figures into the folder of `file`, print the errors, return the report."""
-    provenance, out = density.provenance, file.parent
-    report = {
-        **run,
+def _described(density: LearnedDensity) -> dict[str, Any]:
+    provenance = density.provenance
+    return {
         "status": density.status.name,
         "failed": density.status.failed,
         "horizon": density.horizon,
         "parameters": int(density.trajectory.thetas.shape[1]),
         "steps": len(provenance.history),
-        "starts": 0 if result is None else len(result.starts),
         "laws": density.scope.describe(),
-        "errors": [] if result is None else result.summary(),
-        "certificate": list(provenance.certificate),
-        "boundaries": list(provenance.boundaries),
+        **{n: list(getattr(provenance, n)) for n in ("errors", "certificate", "boundaries")},
     }
-    (out / "report.json").write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    if not quiet:
-        bounds = report["certificate"]
-        emit(_bounds(bounds, file) if result is None else _table(report["errors"]))
-    figures = draw_figures(density, problem, result, out)
-    view.report(density, problem.exact, file=file.name, path=out / "report.html")
-    if not quiet:
-        written = ", ".join(("report.html", file.name, "report.json", *figures))
-        emit(f"Report, model and figures are in {out}: {written}")
-    return report
+
+
+def _draw(density: LearnedDensity, problem: Model, file: Path) -> list[str]:
+    """Write page and figures into the folder of the model file, and return the names of files."""
+    drawn = drawn_figures(density, problem.exact)
+    figures = {name: figure for name, (figure, _) in drawn.items()}
+    of_paper = (problem.name, density.dim) == ("benes", 2) and density.horizon > 0
+    if of_paper and problem.exact is not None:
+        figures |= paper_figures(density, problem.exact)
+    for name, figure in figures.items():
+        figure.savefig(file.with_name(f"{name}.png"))
+    written_report(density, drawn, file.name, file.with_name("report.html"))
+    return [file.name, "report.html", *(f"{name}.png" for name in figures)]
 
 
 def _bounds(rows: list[dict[str, Any]], file: Path) -> str:
@@ -151,51 +138,14 @@ def _bounds(rows: list[dict[str, Any]], file: Path) -> str:
     return "\n".join(["No exact density is known.", *bound_lines(rows)])
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    lines = ["       t    rel. sq. L2  (source)        KL  (source)        TV  (source)"]
-    lines += [
-        f"{row['t']:8.3g}    {row['squared_l2']:11.2e}  {row['source_squared_l2']:8.1e}"
-        f"  {row['kl']:8.1e}  {row['source_kl']:8.1e}"
-        f"  {row['total_variation']:8.1e}  {row['source_total_variation']:8.1e}"
-        for row in rows
-    ]
-    lines.append("Averages over the starts. (source): errors of the Gaussian source alone.")
-    return "\n".join(lines)
-
-
-def draw_figures(
-    density: LearnedDensity, problem: Model, result: Study | None, out: Path
-) -> list[str]:
-    """Write the figures that apply to the model into the folder `out`, and return their names."""
-    exact, end = problem.exact, density.horizon
-    makers: dict[str, Callable[[], Figure]] = {"training": lambda: view.training_history(density)}
-    if result is not None:
-        makers["error"] = lambda: view.error_over_time(result)
-    if end > 0:
-        x0, conditioning = split(density, landmarks(density.scope.law)["centre"])
-        times = [share * end for share in SHARES]
-        makers["density"] = {
-            1: lambda: view.lines(density, exact, times, x0, **conditioning),
-            2: lambda: view.planes(density, times, x0, **conditioning),
-        }.get(density.dim, lambda: view.spread(density, x0, **conditioning))
-    # The comparisons with the exact density show one density for each start.
-    comparable = not density.params and density.start_time is not None and end > 0
-    if comparable and exact is not None and density.dim > 1:
-        centre, paper = np.zeros(density.dim), problem.name == "benes"
-        starts = np.stack(list(landmarks(density.starts).values()))
-        if density.dim > 2:
-            makers["section"] = lambda: view.section(density, exact, end, centre)
-        else:
-            pair = np.array([[0.0, 0.0], [1.5, -1.0]]) if paper else starts
-            makers["joint"] = lambda: view.joint(density, exact, end, pair)
-        if paper and density.dim == 2:
-            noise = np.asarray(jr.normal(jr.key(0), (3000, 2)))
-            makers["moulding"] = lambda: view.moulding(density, density.reach, centre, noise)
-            makers["conditional"] = lambda: view.conditional(density, exact, centre, end)
-            makers["mixture"] = lambda: mixture_figure(density, exact, end)
-    for name, make in makers.items():
-        make().savefig(out / f"{name}.png")
-    return [f"{name}.png" for name in makers]
+def paper_figures(density: LearnedDensity, exact: AbstractTransitionDensity) -> dict[str, Figure]:
+    """Return the paper's figures of the Beneš process in the plane."""
+    centre, noise = np.zeros(2), np.asarray(jr.normal(jr.key(0), (3000, 2)))
+    return {
+        "moulding": view.moulding(density, density.reach, centre, noise),
+        "conditional": view.conditional(density, exact, centre, density.horizon),
+        "mixture": mixture_figure(density, exact, density.horizon),
+    }
 
 
 def mixture_figure(

@@ -8,29 +8,34 @@ import numpy as np
 import typer
 from jaxtyping import Float
 
+import diracflow as df
+
 from .options import Components, Data, Figure, Json, NetCDF, QueryOptions, Seed, TableOptions
-from .tables import (
-    read_series,
-    require_figure,
-    require_netcdf,
-    require_writable,
-    state_columns,
-    write_table,
-)
-from .terminal import emit
+from .tables import read_series, require_netcdf, require_writable, state_columns
+from .terminal import conclude
 
 if TYPE_CHECKING:
     from jaxtyping import Array  # which imports JAX
 
+    from ..density.learned import LearnedDensity
     from ..hidden.hidden_process import Observe
 
 
 class Seen(NamedTuple):
-    """The observed part of the state."""
+    """The arguments of a filter or smoother of a series that shows some components of a state."""
 
+    # Density, times, values, their log-likelihood given a state, number of particles.
+    arguments: tuple["LearnedDensity", np.ndarray, np.ndarray, "Observe", int]
+    given: dict[str, Any]  # parameters of the SDE and start time
     components: list[int]
-    observe: "Observe"
-    states: Float[np.ndarray, "n d"]  # NaN where they are not observed
+
+    @property
+    def states(self) -> Float[np.ndarray, "n d"]:
+        """The states, NaN where they are not observed."""
+        model, times, values, *_ = self.arguments
+        states = np.full((len(times), model.dim), np.nan)
+        states[:, self.components] = values
+        return states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +48,14 @@ class SeriesOptions:
     particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000
     seed: Seed = 0
 
-    def seen(self, observations: Float[np.ndarray, "n k"], dim: int) -> Seen:
-        """Return what the observations show of a state with `dim` components."""
-        observed = observed_components(self.components, observations.shape[1], dim)
-        states = np.full((len(observations), dim), np.nan)
-        states[:, observed] = observations
-        return Seen(observed, gaussian_likelihood("--noise", self.noise, observed), states)
+    def seen(self, query: QueryOptions, unit: str | None = None) -> Seen:
+        """Return the series with the density in the model file."""
+        model, conditioning = query.load()
+        times, values = read_series(self.data, unit=unit)
+        components = observed_components(self.components, values.shape[1], model.dim)
+        observe = gaussian_likelihood("--noise", self.noise, components)
+        given = {"params": conditioning["params"], "start": conditioning["start_time"]}
+        return Seen((model, times, values, observe, self.particles), given, components)
 
 
 def filter(  # the standard term
@@ -57,34 +64,20 @@ def filter(  # the standard term
     """Estimate the hidden state from observations with Gaussian noise."""
     import jax.random as jr
 
-    from ..hidden import filtering
-
     table.check(figure)
-    model, conditioning = query.load()
-    times, observations = read_series(series.data)
-    seen = series.seen(observations, model.dim)
-    found = filtering.filter(
-        *(jr.key(series.seed), model, times, observations, seen.observe, series.particles),
-        params=conditioning["params"],
-        start=conditioning["start_time"],
-    )
+    seen = series.seen(query)
+    found = df.filter(jr.key(series.seed), *seen.arguments, **seen.given)
     arrays = _arrays(found, "effective_shares", "outside")
-    if table.out is not None:
-        columns = {"time": arrays["times"]}
-        parts = {"mean": arrays["means"], "variance": arrays["variances"]}
-        for index, level in enumerate(found.levels):
-            parts[f"q{level:g}"] = arrays["quantiles"][:, index]
-        for name, part in parts.items():
-            columns |= {f"{name}_{c}": values for c, values in state_columns(part).items()}
-        write_table(table.out, columns, arrays)
+    columns, parts = {"time": arrays["times"]}, {"mean": arrays["means"]}
+    parts["variance"] = arrays["variances"]
+    for index, level in enumerate(found.levels):
+        parts[f"q{level:g}"] = arrays["quantiles"][:, index]
+    for name, part in parts.items():
+        columns |= {f"{name}_{c}": values for c, values in state_columns(part).items()}
     if figure is not None:
-        from ..view import filter_bands
-
-        filter_bands(found, seen.states).savefig(figure)
-    if table.as_json:
-        emit({"log_evidence": float(found.log_evidence), **arrays})
-    else:
-        emit(f"log-evidence {found.log_evidence:.6g}")
+        df.view.filter_bands(found, seen.states).savefig(figure)
+    text = f"log-evidence {found.log_evidence:.6g}"
+    table.write(columns, arrays, text, log_evidence=float(found.log_evidence))
 
 
 def smooth(
@@ -98,28 +91,15 @@ def smooth(
     """Estimate the hidden state at each time from all observations, and draw its paths."""
     import jax.random as jr
 
-    from ..hidden import smoothing
-
-    require_netcdf("Smoothed states", out)
-    require_figure(figure)
-    model, conditioning = query.load()
-    times, observations = read_series(series.data)
-    seen = series.seen(observations, model.dim)
-    found = smoothing.smooth(
-        *(jr.key(series.seed), model, times, observations, seen.observe, series.particles),
-        params=conditioning["params"],
-        start=conditioning["start_time"],
-    )
+    require_netcdf(out, figure)
+    seen = series.seen(query)
+    found = df.smooth(jr.key(series.seed), *seen.arguments, **seen.given)
     found.to_xarray().to_netcdf(out, engine="h5netcdf")
     if figure is not None:
-        from ..view import filter_bands
-
-        filter_bands(found, seen.states).savefig(figure)
-    if as_json:
-        emit({"log_evidence": float(found.log_evidence), **_arrays(found, "distinct")})
-        return
-    emit(f"log-evidence {found.log_evidence:.6g}")
-    emit(f"Laws and {series.particles} paths are in {out}.")
+        df.view.filter_bands(found, seen.states).savefig(figure)
+    text = f"log-evidence {found.log_evidence:.6g}\nLaws and {series.particles} paths are in {out}."
+    laws = {"log_evidence": float(found.log_evidence), **_arrays(found, "distinct")}
+    conclude(laws, as_json, text)
 
 
 def forecast(
@@ -142,48 +122,32 @@ def forecast(
     import jax.random as jr
     from jax.scipy.stats import norm
 
-    from ..evaluate.predictive import filter_check
-    from ..hidden import filtering, forecasts
-
-    require_netcdf("Forecasts", out)
+    require_netcdf(out, figure)
     if report is not None:
         require_writable(report)
-    require_figure(figure)
-    times, observations = read_series(series.data, unit=unit)
+    seen = series.seen(query, unit)
+    model, times, observations, *_ = seen.arguments
     if not times[-1] < until < np.inf:
         raise ValueError(f"`--until` must lie after the last time, {times[-1]:g}; got {until:g}.")
-    model, conditioning = query.load()
-    params, seen = conditioning["params"], series.seen(observations, model.dim)
-    keys = jr.split(jr.key(series.seed), 3)
-    found = filtering.filter(
-        *(keys[0], model, times, observations, seen.observe, series.particles),
-        params=params,
-        start=conditioning["start_time"],
-        history=True,
-    )
+    params, keys = seen.given["params"], jr.split(jr.key(series.seed), 3)
+    found = df.filter(keys[0], *seen.arguments, **seen.given, history=True)
     ahead = np.linspace(times[-1], until, count + 1)[1:]
-    future = forecasts.forecast(keys[1], model, found, ahead, params=params)
+    future = df.forecast(keys[1], model, found, ahead, params=params)
     future.to_xarray().to_netcdf(out, engine="h5netcdf")
 
     def cdf(x: "Float[Array, ' d']", y: "Float[Array, ' k']") -> "Float[Array, ' k']":
         return norm.cdf((y - x[np.array(seen.components)]) / series.noise)
 
     if report is not None:
-        from ..view import series_report
-
-        few = len(times) < 2
-        check = None if few else filter_check(keys[2], model, found, observations, cdf, params)
-        series_report(found, future, check, seen.states, name=series.data.name, path=report)
+        checked = (keys[2], model, found, observations, cdf, params)
+        check = df.evaluate.filter_check(*checked) if len(times) > 1 else None
+        df.view.series_report(found, future, check, seen.states, name=series.data.name, path=report)
     if figure is not None:
-        from ..view import forecast_fan
-
-        forecast_fan(future, found, seen.states).savefig(figure)
-    if as_json:
-        emit({"log_evidence": float(found.log_evidence), **_arrays(future, "outside")})
-        return
+        df.view.forecast_fan(future, found, seen.states).savefig(figure)
+    laws = {"log_evidence": float(found.log_evidence), **_arrays(future, "outside")}
     low, high = (np.round(np.asarray(future.quantiles)[-1, i], 4).tolist() for i in (0, -1))
-    emit(f"At t={until:g} the state lies between {low} and {high} with probability 0.9.")
-    emit(f"The forecast is in {out}.")
+    text = f"At t={until:g} the state lies between {low} and {high} with probability 0.9."
+    conclude(laws, as_json, f"{text}\nThe forecast is in {out}.")
 
 
 def _arrays(found: Any, *more: str) -> dict[str, np.ndarray]:

@@ -1,39 +1,60 @@
-"""`diracflow sweep`: many trainings from one file."""
+"""`diracflow sweep`: many trainings from one file. It imports JAX when it runs."""
 
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import jax
+import typer
 
-from ..sweep import read_sweep, run_sweep, sweep_table
-from ..sweep.sweep_runs import settings_text
-from .inputs import prepare_jax
-from .terminal import stoppable, talk
+from .options import Json
+from .terminal import conclude, stoppable, talk, text_table
+
+# Headings, names of the values in a row, and formats.
+_COLUMNS = (
+    *(("model", "model", ""), ("preset", "preset", ""), ("seed", "seed", "")),
+    *(("settings", "special", ""), ("status", "status", "")),
+    *(("horizon", "horizon", ".3g"), ("of", "asked_horizon", "g"), ("seconds", "seconds", ".0f")),
+    *(("error", "error", ".1e"), ("certificate", "certificate", ".1e")),
+)
 
 
-def sweep_plan(
-    file: Path, out: Path | None, options: dict[str, Any] | None, *, quiet: bool
-) -> dict[str, Any]:
-    """Do the runs of a sweep that have no result, and return its table.
+def sweep(
+    plan: Annotated[Path, typer.Argument(help="A TOML file that lists the trainings.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the runs and the table.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cores of each run; default all cores / jobs."),
+    ] = None,
+    backend: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask scheduler or Ray cluster; default a local one."),
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Print the current table; run nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Learn all combinations of SDEs, seeds, presets and settings in a plan; resumable."""
+    import jax
 
-    **Arguments:**
+    from ..sweep import read_sweep, run_sweep, sweep_table
+    from .inputs import prepare_jax
 
-    - `file`: the TOML file.
-    - `out`: the directory of the sweep; `None` takes that of the file.
-    - `options`: further arguments of `run_sweep`; `None` runs nothing.
-    - `quiet`: show no progress.
-    """
     prepare_jax()
     cache = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009 (unknown to types)
     if cache:  # for the processes of the runs
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    sweep = read_sweep(file, out)
+    found = read_sweep(plan, out)
 
     def say(text: str) -> None:
-        if not quiet:
+        if not as_json:
             talk(text)
 
     def report(row: dict[str, Any], ended: int, total: int) -> None:
@@ -42,52 +63,38 @@ def sweep_plan(
         say(line.rstrip())
 
     def message(cause: str) -> str:
-        ended = sum(row["failed"] is not None for row in sweep_table(sweep))
+        ended = sum(row["failed"] is not None for row in sweep_table(found))
         command = shlex.join(["diracflow", *sys.argv[1:]])
-        return f"{cause}. {ended} of {len(sweep.runs)} runs have ended. To resume: {command}"
+        return f"{cause}. {ended} of {len(found.runs)} runs have ended. To resume: {command}"
 
-    if options is not None:
-        say(f"{len(sweep.runs)} runs in {sweep.out}.")
+    if not only_list:
+        say(f"{len(found.runs)} runs in {found.out}.")
+        options = {"address": address, "jobs": jobs, "threads": threads, "retry": retry}
         with stoppable(message):
-            run_sweep(sweep, **options, report=report)
-    rows = sweep_table(sweep)
+            run_sweep(found, backend, **options, report=report)  # type: ignore[arg-type]
+    rows = sweep_table(found)
     ended = [row for row in rows if row["failed"] is not None]
     failed = sum(row["failed"] for row in ended)
-    return {"out": str(sweep.out), "done": len(ended) - failed, "failed": failed, "rows": rows}
+    done = {"out": str(found.out), "done": len(ended) - failed, "failed": failed, "rows": rows}
+    conclude(done, as_json, table_text(done), failed=failed > 0 and not only_list)
 
 
 def table_text(summary: dict[str, Any]) -> str:
     """Return the table as text."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from ..sweep.sweep_runs import settings_text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("model", "preset", "seed", "settings", "status"):
-        table.add_column(name, overflow="fold")
-    for name in ("horizon", "seconds", "error", "certificate"):
-        table.add_column(name, justify="right", no_wrap=True)
     first, *others = (row["settings"] for row in summary["rows"])
     # Settings that all of several runs have in common are shown once, below the table.
     same = [n for n in first if others and all(o.get(n) == first[n] for o in others)]
     common = {name: first[name] for name in same}
-    for row in summary["rows"]:
-        special = {name: value for name, value in row["settings"].items() if name not in common}
-        horizon = "" if row["horizon"] is None else f"{row['horizon']:.3g}"
-        if horizon and row["horizon"] < row["asked_horizon"]:
-            horizon += f" of {row['asked_horizon']:g}"
-        seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
-        names = ("error", "certificate")
-        errors = ["" if row[name] is None else f"{row[name]:.1e}" for name in names]
-        cells = (row["model"], row["preset"], str(row["seed"]), settings_text(special))
-        table.add_row(*cells, row["status"], horizon, seconds, *errors)
-    # A pipe has no width; the default of 80 would truncate the numbers.
-    console = Console(width=None if sys.stdout.isatty() else 160, color_system=None)
-    with console.capture() as captured:
-        console.print(table)
+    special = [
+        settings_text({n: v for n, v in row["settings"].items() if n not in common})
+        for row in summary["rows"]
+    ]
+    rows = [{**row, "special": t} for row, t in zip(summary["rows"], special, strict=True)]
     failed = [row for row in summary["rows"] if row["failed"]]
     lines = [
-        captured.get().strip("\n"),
+        *text_table(_COLUMNS, rows),
         *([f"Common to all runs: {settings_text(common)}."] if common else []),
         "error: relative squared L2 error against the exact density at the horizon, mean over "
         "starts; certificate: mean error bound.",

@@ -31,13 +31,8 @@ def read_series(
     """Return times and values: the columns of a CSV file, or `times` and `states` of an NPZ file.
 
     An empty field or `nan` is a missing value. Parquet files, and CSV files with dates, need
-    pandas; times are the index of the frame, or its first column.
-
-    **Arguments:**
-
-    - `path`: the file.
-    - `dim`: the required number of values at each time, the dimension of a model.
-    - `unit`: the unit of the SDE's time, if times are dates.
+    pandas; times are the index of the frame, or its first column. `dim` is the required number of
+    values at each time, and `unit` that of the SDE's time, if times are dates.
     """
     if unit is not None or path.suffix.lower() == ".parquet":
         times, values = _read_frame(path, unit)
@@ -119,13 +114,7 @@ def table_format(path: Path) -> str:
 
 
 def require_writable(path: Path, *, make_folders: bool = False) -> None:
-    """Raise an error if the file `path` cannot be written.
-
-    **Arguments:**
-
-    - `path`: the output file.
-    - `make_folders`: accept missing folders, because the caller will create them.
-    """
+    """Raise an error if the file `path` cannot be written; the caller may `make_folders` first."""
     folder = path.parent
     while make_folders and not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -141,11 +130,12 @@ def require_writable(path: Path, *, make_folders: bool = False) -> None:
             raise PermissionError(f"{place} cannot be written to.")
 
 
-def require_netcdf(what: str, path: Path) -> None:
-    """Raise an error if the file `path`, which holds `what`, is not called .nc or not writable."""
+def require_netcdf(path: Path, figure: Path | None) -> None:
+    """Raise an error if a result cannot be written to a file named .nc, or drawn in a figure."""
     if path.suffix != ".nc":
-        raise ValueError(f"{what} are written as NetCDF, to a file named .nc; got {path}.")
+        raise ValueError(f"Results are written as NetCDF, to a file named .nc; got {path}.")
     require_writable(path)
+    require_figure(figure)
 
 
 def require_figure(path: Path | None) -> None:

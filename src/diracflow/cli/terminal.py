@@ -12,15 +12,15 @@ import functools
 import os
 import signal
 import sys
-import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TextIO, cast
 
 import typer
 
+from ..storage.signals import handling
 from ..storage.strict_json import json_text
 
 _RESULTS: list[TextIO] = []
@@ -105,6 +105,27 @@ def emit(result: str | Mapping[str, Any]) -> None:
     """Print a result: a text, or a mapping as JSON, where numbers that are not finite are null."""
     text = result if isinstance(result, str) else json_text(result, words=False)
     print(text, file=result_stream(), flush=True)
+
+
+def text_table(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping]) -> list[str]:
+    """Return rows as aligned lines below headings; see `density.description` for `columns`."""
+    from ..density.description import cells
+
+    lines = cells(columns, rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+
+
+def conclude(
+    found: Mapping[str, Any], as_json: bool, text: str = "", *, failed: bool = False
+) -> None:
+    """Print the result of a command as JSON or as text, and exit with an error if it failed."""
+    if as_json:
+        emit(found)
+    elif text:
+        emit(text)
+    if failed:
+        raise typer.Exit(Exit.FAILED)
 
 
 def talk(text: str) -> None:
@@ -226,12 +247,6 @@ def _handlers() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if main else None
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = cast(Any, show)
-            yield
-    finally:
-        if main:
-            signal.signal(signal.SIGTERM, before)
+    with handling(stop, signal.SIGTERM), warnings.catch_warnings():
+        warnings.showwarning = cast(Any, show)
+        yield

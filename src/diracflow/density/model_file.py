@@ -84,7 +84,7 @@ def read_header(path: str | os.PathLike, *, max_bytes: int = MAX_BYTES) -> dict[
         try:
             stored, _ = _equation(header, arrays)
             decoder = Decoder(arrays, CLASSES, sde_decoder(stored.stand_in()), SimpleNamespace)
-            return _described(stored, decoder(header["density"], "density"))
+            return header_of(decoder(header["density"], "density"), stored)
         except DataFileError:
             raise
         except Exception as error:
@@ -152,9 +152,9 @@ def _require_same(sde: SDE, start_time: float | None, stored: Fingerprint) -> No
         )
 
 
-def _described(stored: StoredSDE, density: LearnedDensity) -> dict[str, Any]:
+def header_of(density: LearnedDensity, stored: StoredSDE | None = None) -> dict[str, Any]:
     """Return the entries that `diracflow info` and reports show."""
-    provenance = density.provenance
+    stored, provenance = stored or stored_sde(density.sde), density.provenance
     tables = ("boundaries", "certificate", "errors", "key")
     sde = {**vars(stored), "domain": [part.describe() for part in stored.domain]}
     return {

@@ -271,3 +271,13 @@ def study(
             for candidate in (density, density.source_only())
         )
     return Study(np.asarray(times), x0, learned, source)
+
+
+def with_errors(
+    density: LearnedDensity, exact: AbstractTransitionDensity | None, seed: int, starts: int
+) -> LearnedDensity:
+    """Return the density with its errors in `provenance`, where the exact density is known."""
+    if exact is None or density.horizon <= 0 or starts == 0:
+        return density
+    found = study(density, exact, key=jr.key(seed + 1), starts=starts)
+    return density.with_provenance(errors=tuple(found.summary()))

@@ -11,6 +11,7 @@ until all programs of pictures are compiled: `coarse=1` asks for a kernel estima
 from its draws, for one and two components.
 """
 
+import contextlib
 import json
 import struct
 import threading
@@ -201,12 +202,10 @@ def picture(
         fields = [count / (DRAWS * np.prod(widths)) for count in counts]
     else:
         count = LINE if len(query.pair) == 1 else PLANE
-        grid = np.meshgrid(*(np.linspace(low, high, count) for low, high in box), indexing="ij")
-        columns = dict(zip(query.pair, grid, strict=True))
-        columns |= {i: np.full(grid[0].shape, value) for i, value in rest.items()}
-        points = np.stack([columns[i].ravel() for i in range(density.dim)], axis=-1)
-        values = [np.asarray(law.prob(points, *start, **query.conditioning)) for law in laws]
-        fields = [value.reshape(grid[0].shape) for value in values]
+        grid = _grid(box, count)
+        points = np.empty((*grid.shape[:-1], density.dim))
+        points[..., list(query.pair)], points[..., held] = grid, list(rest.values())
+        fields = [np.asarray(law.prob(points, *start, **query.conditioning)) for law in laws]
     shape = fields[0].shape
     distance = None  # unknown if the picture does not show all components
     if exact is not None and density.dim == len(shape):
@@ -228,10 +227,15 @@ def coarse_picture(
     cloud = np.asarray(density.sample(jr.key(0), *start, (CLOUD,), **query.conditioning))
     box = query.box if query.box is not None else _axes(density, query, cloud)
     count = COARSE_LINE if density.dim == 1 else COARSE_PLANE
-    grid = np.meshgrid(*(np.linspace(low, high, count) for low, high in box), indexing="ij")
-    field = kernel_estimate(cloud[:, list(query.pair)], np.stack(grid, axis=-1))
+    field = kernel_estimate(cloud[:, list(query.pair)], _grid(box, count))
     unknown = {"exact": False, "rest": {}, "total_variation": None}
     return _header(box, field.shape, cloud) | unknown, [field, cloud]
+
+
+def _grid(box: np.ndarray, count: int) -> np.ndarray:
+    """Return an even grid over a box, with its first component along the first axis."""
+    axes = (np.linspace(low, high, count) for low, high in box)
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
 
 
 def kernel_estimate(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -349,8 +353,8 @@ class Explorer:
         }
         return packed(header, [paths])
 
-    def warm_up(self, kind: str) -> None:
-        """Compile the programs for one kind of request in advance; for a coarse picture, too."""
+    def warm_up(self) -> None:
+        """Compile all programs in advance, in the order in which the page needs them."""
         start = self._controls
         fields = {
             "t": start["t"]["value"],
@@ -358,11 +362,15 @@ class Explorer:
             **{f"p.{row['name']}": row["value"] for row in start["params"]},
             **({} if start["start_time"] is None else {"s": start["start_time"]["value"]}),
         }
-        if kind == "bridge":
-            fields["x1"] = fields["x0"]
-        if kind == "coarse":
-            kind, fields["coarse"] = "picture", "1"
-        getattr(self, kind)("&".join(f"{name}={value}" for name, value in fields.items()))
+        query = "&".join(f"{name}={value}" for name, value in fields.items())
+        for request, more in (
+            (self.picture, "&coarse=1"),
+            (self.picture, ""),
+            (self.certificate, ""),
+            (self.bridge, f"&x1={fields['x0']}"),
+        ):
+            with contextlib.suppress(ValueError, RuntimeError):  # the page will show the error
+                request(query + more)
 
     def rest(self, seconds: float) -> None:
         """Stop answering; wait up to `seconds` for each kind of request in progress."""

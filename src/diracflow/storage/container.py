@@ -69,32 +69,24 @@ def read_container(
     Raises `FileNotFoundError` if there is no file, and `DataFileError` for all other reasons.
     """
     # Without waiting for a process that writes to a pipe.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    opener = lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     try:
-        handle = os.open(path, flags)
+        with open(path, "rb", opener=opener) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise DataFileError("it is a pipe or device, not a file.")
+            if found.st_size > max_bytes:
+                raise DataFileError(
+                    f"it has {found.st_size} bytes; at most {max_bytes} are read. If you trust "
+                    "where it comes from, allow more with `max_bytes`."
+                )
+            start = file.read(9)
+            _checked_length(start, found.st_size, kind, max_table)
+            content = start + file.read(found.st_size - len(start))
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {os.fspath(path)}.") from None
     except OSError as error:
-        raise DataFileError(f"it cannot be opened: {error.strerror}.") from error
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
-            raise DataFileError(f"it is {what}, not a file.")
-        size = found.st_size
-        if size > max_bytes:
-            raise DataFileError(
-                f"it has {size} bytes; at most {max_bytes} are read. If you trust where it comes "
-                "from, allow more with `max_bytes`."
-            )
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            start = file.read(9)
-            _checked_length(start, size, kind, max_table)
-            content = start + file.read(size - len(start))
-    except OSError as error:
         raise DataFileError(f"it cannot be read: {error.strerror}.") from error
-    finally:
-        os.close(handle)
     return unpacked(content, kind, max_table=max_table)
 
 

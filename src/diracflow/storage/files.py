@@ -28,7 +28,14 @@ def write_atomically(path: str | os.PathLike, parts: Iterable[bytes | memoryview
         mode = _mode(target)
         temporary = target.with_name(f".{target.name[:64]}.{secrets.token_hex(8)}")
         try:
-            _write(temporary, parts, mode)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            # The system applies the user's mask. Python can only read the mask by changing it.
+            with os.fdopen(os.open(temporary, flags, mode or 0o666), "wb") as file:
+                if mode is not None:
+                    os.chmod(temporary, mode)
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
@@ -66,18 +73,6 @@ def _mode(target: Path) -> int | None:
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "there is something else than a file")
     return stat.S_IMODE(found.st_mode)
-
-
-def _write(path: Path, parts: Iterable[bytes | memoryview], mode: int | None) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # The system applies the user's mask. Python can only read the mask by changing it.
-    with os.fdopen(os.open(path, flags, 0o666 if mode is None else mode), "wb") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        if mode is not None:
-            os.chmod(path, mode)
-        os.fsync(file.fileno())
 
 
 class Locked(RuntimeError):

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from ..evaluate.errors import study
+from ..evaluate.errors import with_errors
 from ..learning.interface import learn
 from ..learning.outcome import TrainingFailed
 from ..storage.files import Locked, locked
@@ -47,48 +47,42 @@ def supervise(
 ) -> str:
     """Run the process of one run to its end and return the name of the run.
 
-    The result is in the folder. It never raises because of a run: joblib would abort all others.
-
-    **Arguments:**
-
-    - `path`: the folder of the run.
-    - `base`: the directory to which paths of the user's Python files are relative.
-    - `stop`: the file that requests all runs to save their checkpoints and exit; if its content is
-        `kill`, they are killed.
-    - `threads`: the number of cores that the run may use. All by default.
-    - `cores`: disjoint sets of cores on this machine. The run takes one and puts it back.
-    - `program`: the command to start, by default this module.
+    It never raises because of a run: joblib would abort all others. Paths of the user's files are
+    relative to `base`. The file `stop` asks all runs to save their checkpoints and exit; if its
+    content is `kill`, they are killed. A run may use `threads` cores, those of a set that it takes
+    from `cores` and puts back. By default `program` is this module.
     """
+    folder = RunFolder(path)
     # `-P`: a file in the current directory must not shadow a module.
     program = program or (sys.executable, "-P", "-m", "diracflow.sweep.run_process")
-    command, environment = [*program, str(path), str(base)], dict(os.environ)
-    if threads is not None:
-        command.append(str(threads))
-        # XLA reads NPROC; it is the only limit on systems without CPU affinity.
-        environment["NPROC"] = str(threads)
+    # XLA reads NPROC; it is the only limit on systems without CPU affinity.
+    limit = {} if threads is None else {"NPROC": str(threads)}
+    command = [*program, str(path), str(base), *limit.values()]
     chosen = cores.get() if cores else None
     try:
         if not stop.exists():
-            _run(RunFolder(path), command, environment, stop, chosen)
+            code = _exit_code(command, os.environ | limit, folder.path / "log.txt", stop, chosen)
+            if code and folder.result() is None:
+                folder.fail("KILLED", f"The process {_end(code)}; see log.txt in its folder.")
     except OSError as error:
-        RunFolder(path).fail("KILLED", f"The process could not be started: {error}")
+        folder.fail("KILLED", f"The process could not be started: {error}")
     finally:
         if cores and chosen:
             cores.put(chosen)
     return path.name
 
 
-def _run(
-    folder: RunFolder, command: list[str], env: dict[str, str], stop: Path, cores: set[int] | None
-) -> None:
-    """Run a process until it exits or is requested to stop, and record it if it was killed."""
+def _exit_code(
+    command: list[str], env: dict[str, str], log: Path, stop: Path, cores: set[int] | None
+) -> int:
+    """Run a process until it exits and return its code; zero if it was requested to stop."""
     stopped = False
     with (
-        (folder.path / "log.txt").open("ab") as log,
+        log.open("ab") as output,
         subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env=env,
             # Ctrl-C in the terminal is for the sweep, which then requests its runs to stop.
@@ -107,13 +101,14 @@ def _run(
                 stopped = True
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_INTERVAL)
-    code = process.returncode
-    if code and not stopped and folder.result() is None:
-        end = f"exited with code {code}"
-        if code < 0:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-            end = f"was killed by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
-        folder.fail("KILLED", f"The process {end}; see log.txt in its folder.")
+    return 0 if stopped else process.returncode
+
+
+def _end(code: int) -> str:
+    if code > 0:
+        return f"exited with code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+    return f"was killed by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
 
 
 def main(path: str, base: str, threads: str | None = None) -> None:
@@ -164,14 +159,10 @@ def _train(folder: RunFolder, base: Path) -> dict[str, Any]:
         )
     except TrainingFailed as failure:
         density = failure.density
-    rows = []
-    if problem.exact is not None and density.horizon > 0 and run.error_starts:
-        key = jr.key(run.seed + 1)
-        rows = study(density, problem.exact, key=key, starts=run.error_starts).summary()
-    density = density.with_provenance(errors=tuple(rows))
+    density = with_errors(density, problem.exact, run.seed, run.error_starts)
     failed, provenance = density.status.failed, density.provenance
     density.save(folder.path / ("partial.dflow" if failed else "model.dflow"))
-    errors = [row["squared_l2"] for row in rows]
+    errors = [row["squared_l2"] for row in provenance.errors]
     bounds = [row["bound"] for row in provenance.certificate]
     return {
         "status": density.status.name,

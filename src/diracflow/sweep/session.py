@@ -10,7 +10,6 @@ import importlib
 import os
 import queue
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import joblib
 
 from ..sde.argument_checks import checked_count
 from ..storage.files import Locked, locked, write_atomically
+from ..storage.signals import handling
 from ..uses.extras import extra
 from .run_process import Cores, supervise
 from .sweep_runs import Run, Sweep
@@ -143,17 +143,9 @@ def _stop_on_signals(stop: Path) -> Iterator[list[int]]:
         if len(received) > 2:
             raise KeyboardInterrupt
 
-    before: dict[int, Any] = {}
-    # Python handles signals in the main thread only.
-    if threading.current_thread() is threading.main_thread():
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-        before = {number: signal.signal(number, handle) for number in handled}
-    try:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    with handling(handle, *(n for n in numbers if signal.getsignal(n) != signal.SIG_IGN)):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _disjoint_cores(jobs: int, threads: int | None) -> Cores | None:
@@ -193,11 +185,10 @@ def _ray(address: str | None, jobs: int, threads: int | None) -> Iterator[dict[s
     ray = extra("ray", "ray")
     slots, cores = max(jobs, 2), 1
     local = {"address": "local", "num_cpus": slots, "include_dashboard": False}
-    sigterm = signal.getsignal(signal.SIGTERM)
-    ray.init(**({"address": address} if address else local), log_to_driver=False)
+    sigterm: Any = signal.getsignal(signal.SIGTERM)
+    with handling(sigterm, signal.SIGTERM):  # `ray.init` replaces it
+        ray.init(**({"address": address} if address else local), log_to_driver=False)
     try:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, sigterm)  # `ray.init` has replaced it
         if address is not None:
             cores = threads or 1
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -5,7 +5,6 @@ SIGTERM becomes an exception, so that a run can write a checkpoint before its pr
 
 import os
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import FrameType
 from typing import Any
 
+from ..storage.signals import handling
 from .checkpoint_file import (
     CheckpointError,
     CheckpointWarning,
@@ -43,20 +43,14 @@ def terminable() -> Iterator[None]:
     A handler installed by the user stays in force. Outside the main thread, where Python handles
     no signals, the default action stays in force.
     """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
 
     def terminate(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # while the checkpoint is written
         raise TrainingTerminated
 
-    signal.signal(signal.SIGTERM, terminate)
-    try:
+    unhandled = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    with handling(terminate, *([signal.SIGTERM] if unhandled else [])):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 # A checkpoint holds the whole path so far. The time between two checkpoints is this multiple of
@@ -226,16 +220,13 @@ def checkpointer_in(
     processes = processes or ProcessGroup()
     if path is None:
         yield NoCheckpointer()
-    elif not processes.first:
-        processes.broadcast(bytes)
-        yield Follower(processes)
-    else:
-        with ExitStack() as stack:
-            folders: list[Folder] = []
+        return
+    with ExitStack() as stack:
+        folders: list[Folder] = []
 
-            def enter() -> bytes:
-                folders.append(stack.enter_context(opened(path)))
-                return b""
+        def enter() -> bytes:  # called in the first process only
+            folders.append(stack.enter_context(opened(path)))
+            return b""
 
-            processes.broadcast(enter)
-            yield Checkpointer(folders[0], processes)
+        processes.broadcast(enter)
+        yield Checkpointer(folders[0], processes) if folders else Follower(processes)

@@ -8,9 +8,8 @@ them, after the current step.
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -19,8 +18,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from ..galerkin.devices import Layout
+from ..storage.signals import handling
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Words in the error messages of failed collectives, for all transports.
 _COLLECTIVE_WORDS = (
     *("gloo", "nccl", "collective", "coordination"),
@@ -60,7 +59,7 @@ class SeveralProcesses(ProcessGroup):
     def __init__(self) -> None:
         self.first = jax.process_index() == 0
         self._received = 0  # number of the signal
-        self._handlers: dict[int, object] = {}
+        self._handlers = ExitStack()
 
     def agree(self, *numbers: float) -> tuple[float, ...]:
         return tuple(np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers))).tolist())
@@ -87,31 +86,20 @@ class SeveralProcesses(ProcessGroup):
     def raise_signals(self) -> None:
         received = int(np.max(multihost_utils.process_allgather(np.array(self._received))))
         if received:
-            self._restore_handlers()
+            self._handlers.close()
             signal.raise_signal(received)
 
     @contextmanager
     def deferred_signals(self) -> Iterator[None]:
-        if threading.current_thread() is threading.main_thread():
-            self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-            for number in _SIGNALS:
-                signal.signal(number, self._defer)
-        try:
-            with detect_lost_processes():
-                yield
-        finally:
-            self._restore_handlers()
+        with self._handlers, detect_lost_processes():
+            self._handlers.enter_context(handling(self._defer, signal.SIGINT, signal.SIGTERM))
+            yield
 
     def _defer(self, number: int, frame: FrameType | None) -> None:
         if self._received:  # a second signal takes effect at once
-            self._restore_handlers()
+            self._handlers.close()
             signal.raise_signal(number)
         self._received = number
-
-    def _restore_handlers(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-        self._handlers = {}
 
 
 @contextmanager

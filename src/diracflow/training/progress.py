@@ -36,10 +36,11 @@ class Progress:
         self.steps = len(history)
         self.rejected = sum(record.rejected for record in history)
         if history:
-            self._show_resumed(history[-1])
+            reached = f"t={history[-1].time:.4g}/{self.horizon:g}"
+            self.announce(f"resumed at {reached}, after {self.steps} steps")
 
     def announce(self, text: str) -> None:
-        """Show a description of the training; called once before it starts."""
+        """Show a line of text, such as a description of the training before it starts."""
 
     def stage(self, name: str, done: str) -> None:
         """Show what is computed before or after the steps, and what is done of it."""
@@ -52,12 +53,10 @@ class Progress:
 
     def finish(self, status: Status) -> None:
         """Show the final status; called once, when training has ended."""
+        self.announce(f"{status.name.lower()}: {status.value}")
 
     def _show(self, record: Record) -> None:
         """Show an accepted step."""
-
-    def _show_resumed(self, record: Record) -> None:
-        """Show the last step of a resumed run."""
 
     def _line(self, record: Record) -> str:
         return (
@@ -101,12 +100,6 @@ class PlainProgress(Progress):
         if record.seconds >= self._next or record.time >= self.horizon:
             self._write(self._line(record))
             self._next = record.seconds + _PLAIN_EVERY
-
-    def _show_resumed(self, record: Record) -> None:
-        self._write(f"resumed at t={record.time:.4g}/{self.horizon:g}, after {self.steps} steps")
-
-    def finish(self, status: Status) -> None:
-        self._write(f"{status.name.lower()}: {status.value}")
 
 
 class CallbackProgress(Progress):

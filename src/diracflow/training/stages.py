@@ -25,8 +25,13 @@ class Watch(NamedTuple):
     deadline: float  # of `time.monotonic`
     least: float  # seconds that a stage takes at least: it compiles
 
+    def late(self) -> bool:
+        """Return `True` if too little time is left for a stage to begin."""
+        return time.monotonic() + self.least > self.deadline
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+_NOBODY = Watch(lambda stage, done: None, float("inf"), 0.0)  # outside of `watched`
+_WATCH: ContextVar[Watch] = ContextVar("watch", default=_NOBODY)
 
 
 @contextlib.contextmanager
@@ -35,11 +40,7 @@ def watched(
 ) -> Iterator[None]:
     """Within this context, stages are shown, and raise `OutOfTime` if they cannot end in time.
 
-    **Arguments:**
-
-    - `show`: called with the name of a stage, and what is done of it.
-    - `seconds`: the time left.
-    - `least`: the time that must be left for a stage to begin.
+    `seconds` is the time left, of which `least` must be left for a stage to begin.
     """
     token = _WATCH.set(Watch(show, time.monotonic() + seconds, least))
     try:
@@ -50,14 +51,12 @@ def watched(
 
 def tell(stage: str, done: str = "") -> None:
     """Show a stage, and what is done of it."""
-    watch = _WATCH.get()
-    if watch is not None:
-        watch.show(stage, done)
+    _WATCH.get().show(stage, done)
 
 
 def begin(stage: str) -> None:
     """Show that a stage begins; raise `OutOfTime` if too little time is left."""
-    if _late():
+    if _WATCH.get().late():
         raise OutOfTime
     tell(stage)
 
@@ -73,7 +72,7 @@ def parts(stage: str, items: Sequence[T]) -> Iterator[T]:
     for done, item in enumerate(items):
         now = time.monotonic()
         began = now if done == 1 else began
-        if watch is not None and done > 0:
+        if done > 0:
             pace = (now - began) / max(done - 1, 1)
             if now + pace * (len(items) - done) > watch.deadline:
                 raise OutOfTime
@@ -83,15 +82,9 @@ def parts(stage: str, items: Sequence[T]) -> Iterator[T]:
 
 def in_time(make: Callable[[], T], otherwise: U) -> T | U:
     """Return what `make` returns, or `otherwise` if there is not enough time for it."""
-    if _late():  # preparations take time, too
+    if _WATCH.get().late():  # preparations take time, too
         return otherwise
     try:
         return make()
     except OutOfTime:
         return otherwise
-
-
-def _late() -> bool:
-    """Return `True` if too little time is left for a stage to begin."""
-    watch = _WATCH.get()
-    return watch is not None and time.monotonic() + watch.least > watch.deadline

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
+from ..distribution.abstract_distribution import AbstractDistribution
 from ..sde.argument_checks import checked_number
 from ..transition.frozen import Frozen
 from ..transition.transition_density import AbstractTransitionDensity, require_density
@@ -91,10 +92,8 @@ def checked_times(times: Any) -> list[float]:
 _SAME_SCALE = 3.0
 # Number of draws that locate the mass, and the margin of a box relative to their range.
 _DRAWS, _MARGIN = 2000, 0.05
-# Default levels of quantile bands, the outermost first.
-BANDS = ((0.05, 0.95), (0.25, 0.75))
-# Their levels and the median, in increasing order.
-LEVELS = sorted({0.5, *np.ravel(BANDS).tolist()})
+# Default levels of quantile bands and of the median.
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def box_of(law: Frozen) -> Float[np.ndarray, "2 2"]:
@@ -103,7 +102,7 @@ def box_of(law: Frozen) -> Float[np.ndarray, "2 2"]:
     The box lies inside the domain. It is a square unless one side is much longer than the other.
     """
     draws = law.rvs(_DRAWS, random_state=0)[:, :2]
-    return _inside(law.density, box_around(draws))
+    return inside(law.density, box_around(draws))
 
 
 def box_around(draws: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "2 2"]:
@@ -116,8 +115,11 @@ def box_around(draws: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "2 2"]:
     return np.stack([middle - half, middle + half], axis=-1)
 
 
-def _inside(density: AbstractTransitionDensity, box: np.ndarray) -> np.ndarray:
-    ends = np.array([part.ends for part in density.domain[:2]])
+def inside(
+    law: AbstractTransitionDensity | AbstractDistribution, box: np.ndarray
+) -> Float[np.ndarray, "2 2"]:
+    """Return the part of a box in the domain of a law."""
+    ends = np.array([part.ends for part in law.domain[:2]])
     return np.clip(box, ends[:, :1], ends[:, 1:])
 
 
@@ -167,10 +169,13 @@ def heat(
     bar.update_ticks()
 
 
-def fan(
-    axis: Axes, times: np.ndarray, bands: dict, pairs: Sequence[tuple[float, float]] = BANDS
-) -> None:
-    """Draw quantile bands over time, the outermost first, and the median if it is in `bands`."""
+def fan(axis: Axes, times: np.ndarray, levels: Sequence[float], quantiles: np.ndarray) -> None:
+    """Draw bands between quantiles, the outermost first, and the median if it is one of them.
+
+    Quantiles have one row for each level and one column for each time.
+    """
+    bands, ordered = dict(zip(levels, quantiles, strict=True)), sorted(levels)
+    pairs = [(a, b) for a, b in zip(ordered, ordered[::-1], strict=True) if a < 0.5 < b]
     for alpha, (low, high) in zip(np.linspace(0.2, 0.4, len(pairs)), pairs, strict=True):
         look: Any = {"color": LEARNED, "alpha": float(alpha), "linewidth": 0}
         label = f"{100 * low:g} to {100 * high:g} %"

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..density.learned import LearnedDensity
@@ -37,6 +38,7 @@ from .axes import (
     require_kind,
     style,
 )
+from .one_panel import draw_law
 
 Plane = Callable[[np.ndarray], Float[Array, "n n"]]
 # Number of points along each side of a heat map.
@@ -147,7 +149,7 @@ def spread(
     for axis in axes.flat[shown:]:
         axis.set_axis_off()
     for component, axis in enumerate(axes.flat[:shown]):
-        fan(axis, times, dict(zip(LEVELS, table[:, :, component], strict=True)))
+        fan(axis, times, LEVELS, table[:, :, component])
         name = f"$x_{component + 1}$" if density.dim > 1 else "state $x$"
         axis.set(ylabel=name, xlim=(0, times[-1]))
         if component + columns >= shown:  # the lowest panel of its column
@@ -226,10 +228,22 @@ def comparison(rows: list[tuple[str, np.ndarray, Plane, Plane]], grid: int = _GR
     for line, (label, box, exact, learned) in zip(axes, rows, strict=True):
         x = plane(box, grid)
         truth, found = np.asarray(exact(x)), np.asarray(learned(x))
-        heat(line[0], f"{label}\nexact density", truth, box, DENSITY_MAP, top=truth.max())
-        heat(line[1], "learned density", found, box, DENSITY_MAP, top=truth.max())
-        heat(line[2], "absolute error", np.abs(found - truth), box, ERROR_MAP)
+        _compared(line, f"{label}\nexact density", (truth, found), box)
     return figure
+
+
+def _compared(
+    axes: Sequence[Axes],
+    title: str,
+    fields: Sequence[np.ndarray],
+    box: np.ndarray,
+    names: tuple[str, str] | None = None,
+) -> None:
+    """Draw an exact and a learned field on one scale, and their absolute difference."""
+    exact, learned = fields
+    for axis, name, field in zip(axes, (title, "learned density"), fields, strict=False):
+        heat(axis, name, field, box, DENSITY_MAP, top=exact.max(), names=names)
+    heat(axes[2], "absolute error", np.abs(learned - exact), box, ERROR_MAP, names=names)
 
 
 @style()
@@ -257,10 +271,7 @@ def conditional(
     fields = [field / field.max(axis=1, keepdims=True) for field in fields]
     figure, [axes] = panels(9.0, 3.2, 1, 3)
     box, names = np.array([[times[0], times[-1]], [-reach, reach]]), ("time $t$", "")
-    heat(axes[0], f"exact, {query_title(x0)}", fields[0], box, DENSITY_MAP, names=names)
-    heat(axes[1], "learned", fields[1], box, DENSITY_MAP, names=names)
-    error = np.abs(fields[1] - fields[0])
-    heat(axes[2], "absolute difference", error, box, ERROR_MAP, names=names)
+    _compared(axes, f"exact, {query_title(x0)}", fields, box, names)
     axes[0].set_ylabel("$x_1$ given $x_2=0$, each instant scaled to one")
     return figure
 
@@ -303,7 +314,7 @@ def moulding(
 
 @style()
 def propagated(law: AbstractPropagated, key: Any, points: int = 81) -> Figure:
-    """Draw a propagated law: its density in one or two dimensions, draws in higher ones.
+    """Draw a propagated law: its density in one or two dimensions, else each component's spread.
 
     **Arguments:**
 
@@ -312,21 +323,9 @@ def propagated(law: AbstractPropagated, key: Any, points: int = 81) -> Figure:
     - `points`: number of points along each axis of a plane; a curve has four times this number.
     """
     require_kind("law", law, AbstractPropagated, "diracflow.propagate")
-    key, points = checked_key(key), checked_count("points", points, least=2)
-    draws = np.asarray(law.sample(key, (2000,)))
-    low, high = np.quantile(draws, (0.002, 0.998), axis=0)
     figure, [[axis]] = panels(4.2, 3.4)
-    axis.set(xlabel="$x_1$", ylabel="$x_2$")
-    if draws.shape[1] == 1:
-        x = np.linspace(low[0], high[0], 4 * points)
-        axis.plot(x, np.asarray(law.prob(x[:, None])), color=LEARNED)
-        axis.set(xlabel="$x$", ylabel="density")
-    elif draws.shape[1] == 2:
-        grid = plane(np.stack([low, high], axis=-1), points)
-        values = np.asarray(law.prob(grid)).T
-        shown = axis.pcolormesh(grid[:, 0, 0], grid[0, :, 1], values, shading="gouraud")
-        figure.colorbar(shown, ax=axis, label="density")
-    else:
-        axis.plot(draws[:, 0], draws[:, 1], ".", color=LEARNED, markersize=2)
+    draw_law(law, axis, checked_key(key), checked_count("points", points, least=2))
+    if law.dim == 2:
+        figure.colorbar(axis.collections[0], ax=axis, label="density")
     axis.set_title(f"$t = {float(law.t):g}$", loc="left")
     return figure

@@ -22,13 +22,15 @@ from .axes import (
     PALETTE,
     SOURCE,
     box_around,
+    inside,
     plane,
     require_kind,
     style,
 )
+from .over_time import bridge_quantiles
 
-# Draws that locate a law, points of a curve, and points along each side of a plane.
-_DRAWS, _CURVE, _SIDE = 4000, 400, 121
+# Draws that locate a law, and points along each side of a plane.
+_DRAWS, _SIDE = 4000, 121
 # Fields of the records of a training, with label, line and colour.
 _HISTORY = (
     ("residual", "residual, in sample", "--", SOURCE),
@@ -57,9 +59,9 @@ def one_panel(thing: Any, ax: Axes | None = None) -> Axes:
     """
     axis = _axes_of(ax)
     if isinstance(thing, AbstractDistribution):
-        _draw_law(thing, axis)
+        draw_law(thing, axis)
     elif isinstance(thing, Bridge):
-        _draw_bands(axis, thing.times, _weighted_bands(thing.paths, thing.weights))
+        _draw_bands(axis, thing.times, bridge_quantiles(thing, _BAND))
     elif isinstance(thing, Paths):
         states = np.asarray(thing.states)
         states = states[..., None] if states.ndim == 2 else states
@@ -146,49 +148,41 @@ def _axes_of(ax: Axes | None) -> Axes:
     return pyplot.subplots(layout="constrained")[1]
 
 
-def _draw_law(law: AbstractDistribution, axis: Axes) -> None:
+def draw_law(law: AbstractDistribution, axis: Axes, key: Any = 0, side: int = _SIDE) -> None:
+    """Draw a law, with `side` points along each side of a plane; `key` draws what locates it."""
     if law.batch_shape:
         raise ValueError(
             f"One law can be drawn; this is a batch of shape {law.batch_shape}. Choose one time "
             "and one start."
         )
-    draws = np.asarray(law.sample(0, _DRAWS)).reshape(_DRAWS, law.dim)
+    draws = np.asarray(law.sample(key, _DRAWS)).reshape(_DRAWS, law.dim)
     if law.dim == 1 and isinstance(law, Particles):
         axis.hist(draws[:, 0], bins=60, density=True, color=LEARNED)
     elif law.dim == 1:
         low, high = np.quantile(draws[:, 0], (_OUTSIDE, 1 - _OUTSIDE))
-        x = np.linspace(low, high, _CURVE)
+        x = np.linspace(low, high, 4 * side)
         axis.plot(x, np.exp(np.asarray(law._log_probs(jnp.asarray(x[:, None])))), color=LEARNED)
     if law.dim == 1:
         axis.set(xlabel="state $x$", ylabel="density", ylim=(0, None))
     elif law.dim == 2:
-        _draw_plane(law, draws, axis)
+        _draw_plane(law, draws, axis, side)
     else:
         axis.violinplot(list(draws.T), positions=list(range(law.dim)), showmedians=True)
         axis.set(xlabel="component", ylabel="state", xticks=range(law.dim))
 
 
-def _draw_plane(law: AbstractDistribution, draws: Float[np.ndarray, "n 2"], axis: Axes) -> None:
-    box = box_around(draws)
-    low, high = np.transpose([part.ends for part in law.domain])
-    box = np.stack([np.maximum(box[:, 0], low), np.minimum(box[:, 1], high)], axis=-1)
+def _draw_plane(
+    law: AbstractDistribution, draws: Float[np.ndarray, "n 2"], axis: Axes, side: int
+) -> None:
+    box = inside(law, box_around(draws))
     if isinstance(law, Particles):
         axis.hist2d(draws[:, 0], draws[:, 1], bins=60, range=box, cmap=DENSITY_MAP)
     else:
-        grid = plane(box, _SIDE)
+        grid = plane(box, side)
         values = np.exp(np.asarray(law._log_probs(jnp.asarray(grid))))
         values = np.where(np.isfinite(values), values, 0.0)
         axis.pcolormesh(grid[..., 0], grid[..., 1], values, shading="gouraud", cmap=DENSITY_MAP)
     axis.set(xlabel="$x_1$", ylabel="$x_2$")
-
-
-def _weighted_bands(paths: Any, weights: Any) -> Float[np.ndarray, "3 n d"]:
-    states, shares = np.asarray(paths), np.asarray(weights)
-    order = np.argsort(states, axis=0)
-    cumulated = np.cumsum(shares[order], axis=0)
-    picked = [np.argmax(cumulated >= level * cumulated[-1], axis=0) for level in _BAND]
-    ordered = np.take_along_axis(states, order, axis=0)
-    return np.stack([np.take_along_axis(ordered, p[None], axis=0)[0] for p in picked])
 
 
 def _draw_bands(axis: Axes, times: Any, bands: Float[np.ndarray, "3 n d"]) -> None:

@@ -14,6 +14,7 @@ from ..density.learned import LearnedDensity
 from ..evaluate.errors import Study
 from ..hidden.filtering import Filtered
 from ..hidden.forecasts import Forecast
+from ..hidden.laws_over_time import AbstractLawsOverTime
 from ..hidden.smoothing import Smoothed
 from ..uses.bridges import Bridge
 from ..uses.weights import weighted_quantiles
@@ -143,6 +144,15 @@ def _positive(values: np.ndarray) -> np.ndarray:
 _SHOWN = 60
 
 
+def bridge_quantiles(
+    bridge: Bridge, levels: Sequence[float]
+) -> Float[np.ndarray, "levels steps+1 d"]:
+    """Return quantiles of the weighted paths of a bridge, at each time and of each component."""
+    each = jax.vmap(weighted_quantiles, (1, None, None), 1)
+    found = jax.vmap(each, (2, None, None), 2)(bridge.paths, bridge.weights, jnp.array(levels))
+    return np.asarray(found)
+
+
 @style()
 def bridge_fan(bridge: Bridge) -> Figure:
     """Draw quantile bands and some paths of a bridge, one panel for each component.
@@ -154,16 +164,14 @@ def bridge_fan(bridge: Bridge) -> Figure:
     require_kind("bridge", bridge, Bridge, "diracflow.bridge")
     times, paths = np.asarray(bridge.times), np.asarray(bridge.paths)
     weights, dim = np.asarray(bridge.weights), paths.shape[-1]
-    quantiles = jax.vmap(weighted_quantiles, (1, None, None), 1)
+    bands = bridge_quantiles(bridge, LEVELS)
     # Paths are drawn in proportion to their weights.
     comb = (np.arange(_SHOWN) + 0.5) / _SHOWN
     shown = paths[np.minimum(np.searchsorted(np.cumsum(weights), comb), len(paths) - 1)]
     figure, [axes] = panels(3.6 * dim + 0.6, 3.0, 1, dim)
     for component, axis in enumerate(axes):
-        values = jnp.asarray(paths[:, :, component])
-        bands = dict(zip(LEVELS, quantiles(values, bridge.weights, jnp.array(LEVELS)), strict=True))
         axis.plot(times, shown[:, :, component].T, color="0.6", linewidth=0.3, alpha=0.5)
-        fan(axis, times, bands)
+        fan(axis, times, LEVELS, bands[:, :, component])
         ends = paths[0, [0, -1], component]
         axis.plot(times[[0, -1]], ends, "o", color=EXACT, markersize=5, zorder=3)
         axis.set(xlabel="time $s$", ylabel=f"$x_{component + 1}$")
@@ -189,15 +197,10 @@ def filter_bands(
     - `truth`: the hidden state at the same times, if known.
     """
     require_kind("filtered", filtered, Filtered | Smoothed, "diracflow.filter")
-    times, table = np.asarray(filtered.times), np.asarray(filtered.quantiles)
-    levels, dim = np.asarray(filtered.levels).tolist(), filtered.means.shape[1]
-    pairs = _around_half(levels)
-    figure, axes = panels(7.2, 0.6 + 2.0 * dim, dim, sharex=True)
-    axes = axes[:, 0]
-    for component, axis in enumerate(axes):
-        fan(axis, times, dict(zip(levels, table[:, :, component].T, strict=True)), pairs)
-        axis.plot(times, filtered.means[:, component], color=LEARNED, label="mean")
-        axis.set_ylabel(f"$x_{component + 1}$")
+    times = np.asarray(filtered.times)
+    figure, axes = _component_fans(filtered)
+    for axis, means in zip(axes, np.asarray(filtered.means).T, strict=True):
+        axis.plot(times, means, color=LEARNED, label="mean")
     for label, values, mark, colour in (
         ("hidden state", truth, ".", EXACT),
         ("observation", observations, "x", SOURCE),
@@ -211,10 +214,7 @@ def filter_bands(
         for axis, column in zip(axes, shown.reshape(len(times), -1).T, strict=False):
             axis.plot(times, column, mark, color=colour, markersize=5, label=label)
     axes[0].set_title(f"log-evidence {filtered.log_evidence:.2f}", loc="left")
-    # Above the panels, because observations may lie anywhere within.
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
-    axes[-1].set_xlabel("time $t$")
-    return figure
+    return _with_legend(figure)
 
 
 @style()
@@ -234,30 +234,40 @@ def forecast_fan(
     - `last`: number of past times that are shown.
     """
     require_kind("forecast", forecast, Forecast, "diracflow.forecast")
-    times, levels = np.asarray(forecast.times), np.asarray(forecast.levels).tolist()
-    dim = forecast.means.shape[1]
-    figure, axes = panels(7.2, 0.6 + 2.0 * dim, dim, sharex=True)
-    axes, seen = axes[:, 0], np.asarray([[]] if observations is None else observations, float)
+    figure, axes = _component_fans(forecast)
+    if filtered is not None:
+        _draw_past(axes, filtered, observations, slice(-last, None))
+    return _with_legend(figure)
+
+
+def _draw_past(axes: Sequence[Axes], filtered: Filtered, observations: Any, past: slice) -> None:
+    """Draw band and mean of a filter, and observations, in one panel for each component."""
+    seen = np.asarray([[]] if observations is None else observations, float)
+    before = np.asarray(filtered.times)[past]
     for component, axis in enumerate(axes):
-        table = np.asarray(forecast.quantiles)[:, :, component].T
-        if filtered is not None:
-            past = slice(-last, None)
-            before = np.asarray(filtered.times)[past]
-            band = np.asarray(filtered.quantiles)[past, :, component]
-            ends = band.min(axis=1), band.max(axis=1)
-            axis.fill_between(before, *ends, color="0.75", linewidth=0, label="filter")
-            axis.plot(before, filtered.means[past, component], color=EXACT, linewidth=0.8)
-            if component < seen.shape[-1]:
-                column = seen.reshape(len(seen), -1)[past, component]
-                axis.plot(before, column, ".", color=SOURCE, markersize=3, label="observation")
-        fan(axis, times, dict(zip(levels, table, strict=True)), _around_half(levels))
+        band = np.asarray(filtered.quantiles)[past, :, component]
+        ends = band.min(axis=1), band.max(axis=1)
+        axis.fill_between(before, *ends, color="0.75", linewidth=0, label="filter")
+        axis.plot(before, filtered.means[past, component], color=EXACT, linewidth=0.8)
+        if component < seen.shape[-1]:
+            column = seen.reshape(len(seen), -1)[past, component]
+            axis.plot(before, column, ".", color=SOURCE, markersize=3, label="observation")
+
+
+def _component_fans(laws: AbstractLawsOverTime) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure of the quantiles over time, with one panel for each component."""
+    table, levels = np.asarray(laws.quantiles), np.asarray(laws.levels).tolist()
+    dim = table.shape[-1]
+    figure, axes = panels(7.2, 0.6 + 2.0 * dim, dim, sharex=True)
+    for component, axis in enumerate(axes[:, 0]):
+        fan(axis, np.asarray(laws.times), levels, table[:, :, component].T)
         axis.set_ylabel(f"$x_{component + 1}$")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6)
-    axes[-1].set_xlabel("time $t$")
+    axes[-1, 0].set_xlabel("time $t$")
+    return figure, axes[:, 0]
+
+
+def _with_legend(figure: Figure) -> Figure:
+    """Add the legend above the panels, because observations may lie anywhere within."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=6)
     return figure
-
-
-def _around_half(levels: Sequence[float]) -> list[tuple[float, float]]:
-    """Return pairs of levels about one half, the outermost first."""
-    ordered = sorted(levels)
-    return [(a, b) for a, b in zip(ordered, ordered[::-1], strict=True) if a < 0.5 < b]

@@ -13,19 +13,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
+from ..density.description import BOUNDS, ERRORS, cells, problem_facts, training_facts
 from ..density.learned import LearnedDensity
-from ..density.summary import (
-    described,
-    equation_text,
-    format_boundaries,
-    format_law,
-    format_residuals,
-    landmarks,
-    split,
-)
+from ..density.model_file import header_of
+from ..density.summary import described, landmarks, split
 from ..training.state import Status
 from ..transition.transition_density import AbstractTransitionDensity
 from .axes import EXACT, LEARNED, SOURCE
@@ -34,13 +27,15 @@ from .over_time import certificate_over_time, error_over_time, training_history
 from .pairs import pairs
 
 # Fractions of the horizon at which densities are shown.
-SHARES = (0.03, 0.3, 1.0)
+_SHARES = (0.03, 0.3, 1.0)
 # The template of the page and its style.
-FILES = ("report.html", "report.css")
+_FILES = ("report.html", "report.css")
 # Width in inches that fits on a phone.
 _NARROW = 6.0
 # Colours that adapt to a light or dark theme.
 _INK = {EXACT: "currentColor", LEARNED: "var(--learned)", SOURCE: "var(--source)"}
+
+Drawn = dict[str, tuple[Figure, str]]  # figures with their captions, by name
 
 
 def report(
@@ -63,12 +58,25 @@ def report(
 
     The page as text.
     """
+    return written_report(density, drawn_figures(density, exact), file, path)
+
+
+def written_report(
+    density: LearnedDensity, drawn: Drawn, file: str, path: str | os.PathLike | None
+) -> str:
+    """Return the page about a density with figures that are already drawn."""
     origin = density.sde.origin
     name = "your SDE" if origin is None else f"the built-in model {origin[0]}"
-    blocks = [*_head(density, file, name), *_learned(density), *_densities(density, exact)]
-    blocks += [*_trust(density), *_training(density), *_loading(density, file)]
-    page, look = (files(__package__).joinpath(n).read_text("utf-8") for n in FILES)
-    text = page.format(name=escape(name), look=look, body="\n".join(blocks))
+    header = header_of(density)
+    blocks = [*_head(density, file, name), *_learned(density, header), *_densities(density, drawn)]
+    blocks += [*_trust(density, drawn), *_training(density, header, drawn)]
+    return page(name, [*blocks, *_loading(density, file)], path)
+
+
+def page(name: str, blocks: Iterable[str], path: str | os.PathLike | None) -> str:
+    """Return a page of some elements, and write it to a file if a path is given."""
+    template, look = (files(__package__).joinpath(n).read_text("utf-8") for n in _FILES)
+    text = template.format(name=escape(name), look=look, body="\n".join(blocks))
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text
@@ -89,18 +97,10 @@ def _head(density: LearnedDensity, file: str, name: str) -> Iterator[str]:
         yield element("p", status.value)
 
 
-def _learned(density: LearnedDensity) -> Iterator[str]:
+def _learned(density: LearnedDensity, header: dict[str, Any]) -> Iterator[str]:
     yield element("h2", "Problem")
-    law = density.scope.start_times
     bounds, errors = density.provenance.certificate, density.provenance.errors
-    rows: dict[str, object] = {"components": density.dim, "noise columns": density.sde.noise_dim}
-    if any(part.describe()["domain"] != "Real" for part in density.sde.domain):
-        rows["domain"] = " × ".join(format_law(part.describe()) for part in density.chart.maps)
-        rows["its ends"] = format_boundaries(density.provenance.boundaries) or "not tested"
-    rows["start law"] = format_law(density.starts.describe())
-    rows |= {f"parameter {n}": format_law(law.describe()) for n, law in density.scope.named.items()}
-    rows["start time"] = f"{density.start_time:g}" if law is None else format_law(law.describe())
-    rows["horizon"] = f"{density.horizon:g}"
+    rows = problem_facts(header)
     if bounds:
         last = [row for row in bounds if row["t"] == bounds[-1]["t"]]
         words = (f"{r['bound'] + 3 * r['stderr']:.1e} from the {r['start']}" for r in last)
@@ -109,106 +109,96 @@ def _learned(density: LearnedDensity) -> Iterator[str]:
         worst = max(row["squared_l2"] for row in errors)
         rows["relative squared L2 error"] = f"at most {worst:.1e}, mean over starts"
     yield definitions(rows)
-    for name, text in equation_text(density.sde).items():
+    for name, text in header["sde"]["text"].items():
         yield element("p", f"{name}, as written:", "soft")
         yield element("pre", text)
 
 
-def _densities(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Iterator[str]:
-    if density.horizon <= 0:
-        return
-    centre = landmarks(density.scope.law)["centre"]
-    x0, conditioning = split(density, centre)
-    yield element("h2", "Densities over time")
-    others = {n: v for n, v in described(density, centre).items() if n != "x0"}
-    yield element("p", f"From the centre of the start law, {_start_text(x0, others)}.")
+def drawn_figures(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Drawn:
+    """Return all figures that apply to a density, with their captions."""
+    drawn: Drawn = {}
+    if density.horizon > 0:
+        drawn |= _density_figures(density, exact)
+    if density.provenance.certificate:
+        drawn["certificate"] = certificate_over_time(density), "The certificate over time."
+    if density.provenance.errors:
+        caption = "Error against the exact density over time."
+        drawn["error"] = error_over_time(density.provenance.errors), caption
+    if len(density.provenance.history) > 1:
+        caption = "Residuals and steps over the course of the training."
+        drawn["training"] = training_history(density), caption
+    return drawn
+
+
+def _density_figures(density: LearnedDensity, exact: AbstractTransitionDensity | None) -> Drawn:
+    x0, conditioning = split(density, landmarks(density.scope.law)["centre"])
     end, few = density.horizon, density.dim <= 6
-    times = [share * end for share in SHARES]
+    times, drawn = [share * end for share in _SHARES], {}
     if density.dim == 1:
-        compared = "" if exact is None else ", with the exact density"
-        drawn = lines(density, exact, times, x0, **conditioning)
-        yield picture("lines", drawn, f"The density of the state at three times{compared}.")
+        caption = "The density of the state at three times"
+        caption += "." if exact is None else ", with the exact density."
+        drawn["density"] = lines(density, exact, times, x0, **conditioning), caption
     elif density.dim == 2:
-        drawn = planes(density, times, x0, **conditioning)
-        yield picture("planes", drawn, "The joint density at three times.")
+        caption = "The joint density at three times."
+        drawn["density"] = planes(density, times, x0, **conditioning), caption
     else:
-        drawn = pairs(density, exact, end, x0, **conditioning)
         shown = "Components" if few else "The first six components"
-        yield picture("pairs", drawn, f"{shown} at the horizon and their pairs, from 20000 draws.")
+        caption = f"{shown} at the horizon and their pairs, from 20000 draws."
+        drawn["density"] = pairs(density, exact, end, x0, **conditioning), caption
     if density.dim == 2 and exact is not None:
-        drawn = joint(density, exact, end, x0[None], **conditioning)
-        yield picture("joint", drawn, "Exact, learned, and their difference at the horizon.")
+        caption = "Exact, learned, and their difference at the horizon."
+        drawn["joint"] = joint(density, exact, end, x0[None], **conditioning), caption
     zero_inside = all(low < 0 < high for low, high in (part.ends for part in density.domain[2:]))
     if density.dim > 2 and exact is not None and zero_inside:
-        drawn = section(density, exact, end, x0, **conditioning)
-        yield picture("section", drawn, "A section at the horizon, with all other components zero.")
-    drawn = spread(density, x0, **conditioning)
+        caption = "A section at the horizon, with all other components zero."
+        drawn["section"] = section(density, exact, end, x0, **conditioning), caption
     shown = "every component" if few else "the first six components"
-    yield picture("spread", drawn, f"Quantiles of {shown} over time, from 2000 draws.")
+    caption = f"Quantiles of {shown} over time, from 2000 draws."
+    return {**drawn, "spread": (spread(density, x0, **conditioning), caption)}
 
 
-def _trust(density: LearnedDensity) -> Iterator[str]:
+def _pictures(drawn: Drawn, *names: str) -> str:
+    return "".join(picture(name, *drawn[name]) for name in names if name in drawn)
+
+
+def _densities(density: LearnedDensity, drawn: Drawn) -> Iterator[str]:
+    if density.horizon > 0:
+        start = described(density, landmarks(density.scope.law)["centre"])
+        yield element("h2", "Densities over time")
+        yield element("p", f"From the centre of the start law, {_start_text(start)}.")
+        yield _pictures(drawn, "density", "joint", "section", "spread")
+
+
+def _trust(density: LearnedDensity, drawn: Drawn) -> Iterator[str]:
     bounds, errors = density.provenance.certificate, density.provenance.errors
     yield element("h2", "Accuracy")
     if not bounds and not errors:
         yield element("p", "No certificate was computed. Use diracflow check or diracflow report.")
         return
-    drawn = []
-    if bounds:
-        caption = "The certificate over time."
-        drawn.append(picture("certificate", certificate_over_time(density), caption))
-    if errors:
-        caption = "Error against the exact density over time."
-        drawn.append(picture("error", error_over_time(errors), caption))
-    yield f'<div class="pair">{"".join(drawn)}</div>'
+    yield f'<div class="pair">{_pictures(drawn, "certificate", "error")}</div>'
     if bounds:
         yield element(
             "p",
             "Total variation: a probability computed with this density differs from the true one "
             "by at most the bound, up to three standard errors.",
         )
-        rows = [
-            (f"{r['t']:.3g}", r["start"], f"{r['bound']:.1e}", f"{r['stderr']:.0e}") for r in bounds
-        ]
-        yield table(("t", "start", "bound", "standard error"), rows)
+        yield table(*cells(BOUNDS, bounds))
         for row in {r["start"]: r for r in bounds if "x0" in r}.values():
-            yield element("p", f"{row['start']}: {_start_text(row['x0'], row)}", "soft")
+            yield element("p", f"{row['start']}: {_start_text(row)}", "soft")
     if errors:
         yield element("p", "Errors against the exact density, averaged over random starts:")
-        fields = ("squared_l2", "source_squared_l2", "kl", "total_variation")
-        yield table(
-            ("t", "relative squared L2", "source alone", "KL (nats)", "total variation"),
-            [(f"{r['t']:.3g}", *(f"{r[field]:.1e}" for field in fields)) for r in errors],
-        )
+        yield table(*cells(ERRORS, errors))
 
 
-def _training(density: LearnedDensity) -> Iterator[str]:
-    provenance = density.provenance
+def _training(density: LearnedDensity, header: dict[str, Any], drawn: Drawn) -> Iterator[str]:
+    plan = density.provenance.plan
     yield element("h2", "Training")
-    steps = len(provenance.history)
-    rejected = sum(record.rejected for record in provenance.history)
-    each = f", {provenance.seconds / steps:.2g} s per step" if steps else ""
-    held_out = [record.fresh_residual for record in provenance.history]
-    plan = provenance.plan
-    versions = ", ".join(f"{n} {v}" for n, v in provenance.versions.items())
-    yield definitions(
-        {
-            "steps": f"{steps} accepted, {rejected} rejected",
-            "time": f"{provenance.seconds:.1f} s{each}",
-            "parameters": density.trajectory.thetas.shape[1],
-            "held-out residual": format_residuals(held_out),
-            "preset": plan.preset,
-            "random key": list(provenance.key),
-            "versions": versions or "not recorded",
-        }
-    )
-    if steps > 1:
-        caption = "Residuals and steps over the course of the training."
-        yield picture("training", training_history(density), caption)
+    yield definitions(training_facts(header))
+    yield _pictures(drawn, "training")
     yield element("h2", "Plan")
     choices = {name: value for name, value in plan.describe().items() if name != "reasons"}
     rows = [(name, value, plan.reasons.get(name, "")) for name, value in choices.items()]
-    yield table(("choice", "value", "reason, if automatic"), rows)
+    yield table(("choice", "value", "reason, if automatic"), *rows)
 
 
 def _loading(density: LearnedDensity, file: str) -> Iterator[str]:
@@ -235,10 +225,10 @@ def _loading(density: LearnedDensity, file: str) -> Iterator[str]:
     yield element("pre", "\n".join(lines_))
 
 
-def _start_text(x0: Sequence[float] | np.ndarray, others: Mapping[str, Any]) -> str:
-    start = f"x0 = ({', '.join(f'{value:.3g}' for value in x0)})"
-    params = [f"{name} = {value:.3g}" for name, value in others.get("params", {}).items()]
-    time = [f"start time {others['start_time']:.3g}"] if "start_time" in others else []
+def _start_text(row: Mapping[str, Any]) -> str:
+    start = f"x0 = ({', '.join(f'{value:.3g}' for value in row['x0'])})"
+    params = [f"{name} = {value:.3g}" for name, value in row.get("params", {}).items()]
+    time = [f"start time {row['start_time']:.3g}"] if "start_time" in row else []
     return ", ".join([start, *params, *time])
 
 
@@ -254,9 +244,9 @@ def definitions(pairs: Mapping[str, object]) -> str:
     return f"<dl>{rows}</dl>"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(headings: Sequence[str], *rows: Sequence[object]) -> str:
     """Return a table; all columns but the first hold numbers."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
     lines = ["".join(element("td", cell) for cell in row) for row in rows]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     # Wide tables scroll on a phone; `tabindex` makes them reachable by keyboard.

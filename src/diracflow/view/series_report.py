@@ -2,9 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from html import escape
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,7 @@ from ..hidden.forecasts import Forecast
 from .axes import panels, style
 from .one_panel import one_panel
 from .over_time import filter_bands, forecast_fan
-from .report import FILES, definitions, element, picture, table
+from .report import definitions, element, page, picture, table
 
 # Below this p-value the page says that the model is rejected. Most rows of the forecast's table.
 # So few predictions are not tested.
@@ -56,11 +53,7 @@ def series_report(
         blocks += _forecast(forecast, filtered, observations)
     if check is not None:
         blocks += _check(check)
-    page, look = (files(__package__).joinpath(n).read_text("utf-8") for n in FILES)
-    text = page.format(name=escape(name), look=look, body="\n".join(blocks))
-    if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text
+    return page(name, blocks, path)
 
 
 def _filter(filtered: Filtered, observations: Any) -> Iterator[str]:
@@ -90,7 +83,7 @@ def _forecast(forecast: Forecast, filtered: Filtered, observations: Any) -> Iter
             for quantiles in [np.asarray(forecast.quantiles)[i, :, component]]
         ]
         yield element("p", f"Quantiles of component {component + 1}:", "soft")
-        yield table(("t", *(f"{100 * level:g} %" for level in levels)), cells)
+        yield table(("t", *(f"{100 * level:g} %" for level in levels)), *cells)
 
 
 def _check(check: PredictiveCheck) -> Iterator[str]:
@@ -111,7 +104,7 @@ def _check(check: PredictiveCheck) -> Iterator[str]:
         for name, test in tests.items()
         for i, (statistic, p) in enumerate(zip(*test, strict=True))
     ]
-    yield table(("hypothesis", "statistic", "p-value"), rows)
+    yield table(("hypothesis", "statistic", "p-value"), *rows)
     yield picture("transforms", _histogram(check), "Probability integral transforms.")
 
 
