@@ -44,6 +44,7 @@ def made(
     problem = problem_for(equation, starts, horizon, params, time)
     chosen = settings_for(preset, **{"samples": 64, **settings})
     further = {"preset": preset, "horizon": horizon, "reach": horizon, "parameters": 100}
+    further["starts"] = "given"
     plan = plan_of(chosen, **further, **(machine or ONE_DEVICE))
     return identity(problem, plan, jr.key(key))
 

@@ -142,6 +142,7 @@ def paper_figures(density: LearnedDensity, exact: AbstractTransitionDensity) -> 
     """Return the paper's figures of the Beneš process in the plane."""
     centre, noise = np.zeros(2), np.asarray(jr.normal(jr.key(0), (3000, 2)))
     return {
+        "joint": view.joint(density, exact, density.horizon, np.array([[0.0, 0.0], [1.5, -1.0]])),
         "moulding": view.moulding(density, density.reach, centre, noise),
         "conditional": view.conditional(density, exact, centre, density.horizon),
         "mixture": mixture_figure(density, exact, density.horizon),
