@@ -12,7 +12,6 @@ Gaussians, widened, are weighted by the density over that of the mixture. Weight
 for no law, but for a normal law they hardly vary.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -22,6 +21,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
+from ..sde.domains import each
 from .root_finding import without_gradient
 from .weighted_points import WeightedPoints, normal_sets
 
@@ -95,7 +95,7 @@ class HiddenComponents(eqx.Module):
         self.law, self.known = law, known
         self.hidden = tuple(i for i in range(law.dim) if i not in known)
         points = without_gradient(law)._weighted(_FIRST, 0)
-        real = _to_real(points.x, law.domain)
+        real = each(law.domain, "to_real", points.x)
         mean, covariance = WeightedPoints(real, points.weights).moments()
         self.mean, self.covariance = jax.lax.stop_gradient((mean, covariance))
 
@@ -150,7 +150,7 @@ class HiddenComponents(eqx.Module):
         return self._in_sets(h, log_weights, sets)
 
     def _in_sets(self, h: Array, log_weights: Array, sets: int) -> Nodes:
-        states = _from_real(h, [self.law.domain[i] for i in self.hidden])
+        states = each([self.law.domain[i] for i in self.hidden], "from_real", h)
         split = lambda a: a.reshape(sets, len(a) // sets, *a.shape[1:])
         return Nodes(split(states), split(log_weights))
 
@@ -159,10 +159,9 @@ class HiddenComponents(eqx.Module):
     ) -> Float[Array, "n *batch"]:
         """Return the log-density of the coordinates of the hidden components."""
         domain = [law.domain[i] for i in self.hidden]
-        states = _from_real(h, domain)
-        value = law._log_probs(self.joined(known, states))
-        slopes = [part.log_slope(states[..., i]) for i, part in enumerate(domain)]
-        value = value - sum(slopes, jnp.zeros_like(value))
+        states = each(domain, "from_real", h)
+        slopes = jnp.sum(each(domain, "log_slope", states), axis=-1)
+        value = law._log_probs(self.joined(known, states)) - slopes
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def joined(self, known: Float[Array, "*batch k"], states: Array) -> Float[Array, "*n d"]:
@@ -193,7 +192,7 @@ class HiddenComponents(eqx.Module):
 
     def _conditional_gaussian(self, known: Float[Array, "*batch k"]) -> Gaussian:
         given, rest = np.array(self.known, dtype=int), np.array(self.hidden, dtype=int)
-        y = _to_real(known, [self.law.domain[i] for i in self.known])
+        y = each([self.law.domain[i] for i in self.known], "to_real", known)
         across = self.covariance[..., rest[:, None], given[None]]
         within = self.covariance[..., given[:, None], given[None]]
         gain = jnp.swapaxes(jnp.linalg.solve(within, jnp.swapaxes(across, -1, -2)), -1, -2)
@@ -235,13 +234,3 @@ def _trapezoidal(axis: int, dim: int, shift: float) -> tuple[np.ndarray, np.ndar
     grids = np.meshgrid(*[np.sinh(u)] * dim, indexing="ij")
     log_weights = np.meshgrid(*[np.log(step * np.cosh(u))] * dim, indexing="ij")
     return np.stack([g.ravel() for g in grids], axis=-1), sum(w.ravel() for w in log_weights)
-
-
-def _to_real(x: Float[Array, "*n k"], domain: Sequence) -> Float[Array, "*n k"]:
-    columns = [part.to_real(x[..., i]) for i, part in enumerate(domain)]
-    return jnp.stack(columns, axis=-1) if columns else x
-
-
-def _from_real(y: Float[Array, "*n k"], domain: Sequence) -> Float[Array, "*n k"]:
-    columns = [part.from_real(y[..., i]) for i, part in enumerate(domain)]
-    return jnp.stack(columns, axis=-1) if columns else y

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count
-from ..sde.domains import AbstractDomain
+from ..sde.domains import AbstractDomain, each
 from .abstract_distribution import POINTS, AbstractDistribution
 from .hidden_components import HiddenComponents
 from .weighted_points import WeightedPoints
@@ -100,11 +100,9 @@ def _log_integrals(law: Marginal, x: Float[Array, "*batch d"]) -> tuple[Array, A
     rows = jnp.broadcast_to(x, (*full, x.shape[-1]))
     inner = full[len(full) - len(batch) :]
     rows = rows.reshape(-1, *inner, x.shape[-1])
-    domain = list(zip(law.domain, range(law.dim), strict=True))
 
     def one(known: Float[Array, "*batch d"]) -> tuple[Array, Array]:
-        columns = [part.contains(known[..., i]) for part, i in domain]
-        inside = jnp.all(jnp.stack(columns, axis=-1) & jnp.isfinite(known), axis=-1)
+        inside = jnp.all(each(law.domain, "contains", known) & jnp.isfinite(known), axis=-1)
         centre = jnp.asarray([part.centre for part in law.domain], known.dtype)
         known = jnp.where(inside[..., None], known, jnp.broadcast_to(centre, known.shape))
         value, error = hidden.nodes(known, POINTS, 0).log_integral()

@@ -19,6 +19,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..sde.laws import AbstractLaw
 from ..transition.programs import images
 from ..transition.transition_density import AbstractTransitionDensity
+from ..uses.underlying_sde import positive_time
+from ..uses.weights import systematic
 from .hidden_process import Observe
 from .hilbert import curve_order
 from .particle_filter import Schedule
@@ -68,7 +70,8 @@ class HiddenProcess(eqx.Module):
     @eqx.filter_jit
     def run(self, noise: Noise, params: dict[str, Float[Array, " chains"]]) -> Run:
         """Run one filter for each chain, with its noise and its parameters."""
-        plan, density = self.plan, self._at_gaps()
+        plan = self.plan
+        density = self.density._restricted(positive_time(self.density, jnp.max(plan.gaps)))
 
         def step(x: Array, jump: tuple) -> tuple[Array, tuple[Array, ...]]:
             noise, comb, gap, begin, y, observed = jump
@@ -94,16 +97,6 @@ class HiddenProcess(eqx.Module):
             x = self.first[jnp.minimum((u[..., 0] * count).astype(int), count - 1)]
         return jax.vmap(lambda x: x[curve_order(x)])(x)
 
-    def _at_gaps(self) -> AbstractTransitionDensity:
-        """Return the density for the gaps alone."""
-        longest = jnp.max(self.plan.gaps)
-        return self.density._restricted(jnp.where(longest > 0, longest, _any_time(self.density)))
-
-
-def _any_time(density: AbstractTransitionDensity) -> float:
-    """Return a time for jumps of no length, for densities are not defined at time zero."""
-    return min(1.0, density.horizon)
-
 
 def _moved(
     density: AbstractTransitionDensity,
@@ -116,8 +109,7 @@ def _moved(
     begin, params = given
     columns = {name: value[:, None] for name, value in params.items()}
     start = density._joined(x, columns, begin if density.start_time is None else None)
-    new = images(density, jnp.where(gap > 0, gap, _any_time(density)), noise, start)
-    return jnp.where(gap > 0, new, x)
+    return jnp.where(gap > 0, images(density, positive_time(density, gap), noise, start), x)
 
 
 def _weighed(
@@ -131,10 +123,7 @@ def _weighed(
     highest = jnp.max(log_weights)
     # If all particles are impossible the evidence says so; any of them may be picked.
     weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(highest), highest, 0.0))[order]
-    cumulated = jnp.cumsum(weights)
-    teeth = (jnp.arange(len(x)) + _uniform(comb)) / len(x) * cumulated[-1]
-    found = jnp.searchsorted(cumulated, teeth, side="right")
-    picked = order[jnp.minimum(found, len(x) - 1)]
+    picked = order[systematic(_uniform(comb), weights, len(x))]
     return jnp.where(observed, picked, order), jnp.where(observed, value, 0.0)
 
 

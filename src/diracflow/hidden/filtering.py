@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
@@ -26,23 +25,16 @@ from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.weights import WeightsVanished
 from .guided_jumps import checked_proposal
 from .hidden_process import Hidden, Observe
-from .laws_over_time import AbstractLawsOverTime, Laws, checked_levels
+from .laws_over_time import AbstractHiddenLaws, checked_levels
 from .particle_filter import Schedule, filter_task, known, run
 
 
-class Filtered(AbstractLawsOverTime):
+class Filtered(AbstractHiddenLaws):
     """Laws of the state given the observations up to each time."""
 
-    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
-    effective_shares: Float[Array, " n"]  # effective sample size / particles, before resampling
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
     guided: Bool[Array, " n"] | None = None  # True where particles were drawn near the observation
-
-    @property
-    def log_evidence(self) -> Float[Array, ""]:
-        """Logarithm of the estimated density of all observations."""
-        return jnp.sum(self.log_evidences)
 
     def at(self, index: int) -> Particles:
         """Return the law of the state at one time, with moments, quantiles and draws.
@@ -132,7 +124,7 @@ def _filtered(
 ) -> Filtered:
     levels, history = checked_levels(quantiles), checked_flag("history", history)
     proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
-    found = run(hidden, key, x, plan, Laws(levels), proposal, history)
+    found = run(hidden, key, x, plan, levels, proposal, history)
     kept = jax.tree.map(lambda a: a[plan.last_jump], found)
     require_evidence(plan, kept["log_evidences"])
     particles, weights, _ = (kept.pop(name, None) for name in ("particles", "weights", "parents"))

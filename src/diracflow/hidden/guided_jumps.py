@@ -25,7 +25,10 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ..equation.small_matrices import cholesky, solve_lower
 from ..source.gaussian_source import standard_log_prob
+from ..uses import simulation
+from ..uses.weights import systematic
 from .hidden_process import Hidden
 
 PROPOSALS = ("auto", "bootstrap", "guided")
@@ -105,8 +108,7 @@ def checked_proposal(hidden: Hidden, proposal: str, state: Array, y: Array) -> s
 
 def bootstrap_jump(hidden: Hidden, key: PRNGKeyArray, x: Array, jump: Jump) -> Landed:
     """Draw from the transition density."""
-    length, conditioning = hidden.length(jump.gap), hidden.conditioning(jump.begin)
-    new = jnp.where(jump.gap > 0, hidden.density.sample(key, length, x, **conditioning), x)
+    new = simulation.jump(hidden.density, key, x, jump.gap, hidden.conditioning(jump.begin))
     log_likelihoods = hidden.log_likelihoods(new, jump.y)
     return Landed(new, log_likelihoods, log_likelihoods)
 
@@ -142,9 +144,7 @@ def _images(
     count, width = len(x), hidden.density.noise_dim
     # Not random, so that the Gaussians depend on earlier jumps only.
     table = jr.normal(jr.key(0), (_IMAGES, width), x.dtype)
-    comb = (jnp.arange(_IMAGES) + 0.5) / _IMAGES
-    cumulated = jnp.cumsum(jnp.exp(log_weights))
-    picked = jnp.minimum(jnp.searchsorted(cumulated, comb * cumulated[-1]), count - 1)
+    picked = systematic(0.5, jnp.exp(log_weights), _IMAGES)
     free = jr.normal(key, (len(rows), width), x.dtype)
     noise = jnp.concatenate([jnp.zeros((count, width), x.dtype), free, table])
     starts = jnp.concatenate([x, x[rows], x[picked]])
@@ -191,40 +191,19 @@ def _laplace(hidden: Hidden, centre: Array, factor: Array, y: Array) -> _Gaussia
         factor, gradient = root(zeta), jax.grad(target)(zeta)
         # A likelihood without derivatives here does not guide.
         gradient = jnp.where(jnp.all(jnp.isfinite(gradient)), gradient, 0.0)
-        new = zeta + _solve_transposed(factor, _solve_lower(factor, gradient))
+        new = zeta + _solve_transposed(factor, solve_lower(factor, gradient))
         return jnp.where(target(new) > target(zeta), new, zeta)
 
     mean = jax.lax.fori_loop(0, _NEWTON, newton, jnp.zeros_like(centre))
     return _Gaussian(centre, mean, root(mean))
 
 
-# One small matrix for each particle: LAPACK takes longer than the density, unrolled loops do not.
 def _cholesky_or_eye(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Return the Cholesky factor; the identity if the matrix is not positive definite."""
-    size = len(matrix)
-    rows: list[list[Array]] = []
-    good = jnp.asarray(True)
-    for i in range(size):
-        row: list[Array] = []
-        for j in range(i):
-            left = matrix[i, j] - sum((a * b for a, b in zip(row, rows[j], strict=False)), 0.0)
-            row.append(left / rows[j][j])
-        pivot = matrix[i, i] - sum((a * a for a in row), 0.0)
-        good &= (pivot > 0) & (pivot < jnp.inf)
-        row.append(jnp.sqrt(jnp.where(pivot > 0, pivot, 1.0)))
-        rows.append(row)
-    zero = jnp.zeros((), matrix.dtype)
-    lower = jnp.stack([jnp.stack(row + [zero] * (size - len(row))) for row in rows])
-    return jnp.where(good, lower, jnp.eye(size, dtype=matrix.dtype))
-
-
-def _solve_lower(lower: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
-    x: list[Array] = []
-    for i in range(len(b)):
-        x.append((b[i] - sum((lower[i, j] * x[j] for j in range(i)), 0.0)) / lower[i, i])
-    return jnp.stack(x)
+    factor, eye = cholesky(matrix), jnp.eye(len(matrix), dtype=matrix.dtype)
+    return jnp.where(jnp.all(jnp.isfinite(factor)), factor, eye)
 
 
 def _solve_transposed(lower: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
     """Solve with the transpose of a lower triangular matrix."""
-    return _solve_lower(lower.T[::-1, ::-1], b[::-1])[::-1]
+    return solve_lower(lower.T[::-1, ::-1], b[::-1])[::-1]

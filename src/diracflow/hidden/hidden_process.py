@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..sde.domains import each
 from ..transition.batching import in_batches
 from ..transition.programs import images
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
+from ..uses.underlying_sde import conditioning_at
 
 Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
 
@@ -24,18 +26,11 @@ class Hidden(eqx.Module):
 
     def conditioning(self, begin: Float[Array, ""]) -> dict[str, Any]:
         """Return the keyword arguments of a query that starts at the time `begin`."""
-        later = self.density.start_time is None
-        return {"params": self.params, "start_time": begin if later else None}
-
-    def length(self, gap: Float[Array, ""]) -> Float[Array, ""]:
-        """Return a positive time: densities are not defined at time zero."""
-        return jnp.where(gap > 0, gap, min(1.0, self.density.horizon))
+        return conditioning_at(self.density, self.params, begin)
 
     def images(self, noise: Array, t: Array, x: Array, begin: Array) -> Float[Array, "n d"]:
         """Map standard normal numbers to states, a time `t` after the states `x`."""
-        conditioning = self.conditioning(begin)
-        params, start_time = conditioning["params"], conditioning["start_time"]
-        t, start = checked_query(self.density, t, params, False, start_time, x0=x)
+        t, start = checked_query(self.density, t, x0=x, **self.conditioning(begin))
         return in_batches(images, self.density, t, noise, start)
 
     def log_likelihood(self, x: Float[Array, " d"], y: Array) -> Float[Array, ""]:
@@ -48,5 +43,4 @@ class Hidden(eqx.Module):
 
     def mapped(self, method: str, x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
         """Apply a map of the domain to each component: `to_real`, `from_real` or `log_slope`."""
-        parts = enumerate(self.density.domain)
-        return jnp.stack([getattr(part, method)(x[..., i]) for i, part in parts], axis=-1)
+        return each(self.density.domain, method, x)

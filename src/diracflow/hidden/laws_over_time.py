@@ -51,20 +51,28 @@ class AbstractLawsOverTime(eqx.Module):
             raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
 
 
-class Laws(eqx.Module):
-    """Moments and quantiles of weighted particles."""
+class AbstractHiddenLaws(AbstractLawsOverTime):
+    """Laws of a hidden state, given observations."""
 
-    levels: Float[Array, " q"]
+    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
+    effective_shares: Float[Array, " n"]  # effective sample size / particles, before resampling
 
-    def __call__(
-        self, x: Float[Array, "particles d"], weights: Float[Array, " particles"]
-    ) -> dict[str, Any]:
-        mean = weights @ x
-        return {
-            "means": mean,
-            "variances": weights @ (x - mean[None]) ** 2,
-            "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, self.levels),
-        }
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        """Logarithm of the estimated density of all observations."""
+        return jnp.sum(self.log_evidences)
+
+
+def laws(
+    x: Float[Array, "particles d"], weights: Float[Array, " particles"], levels: Float[Array, " q"]
+) -> dict[str, Any]:
+    """Return moments and quantiles of weighted particles."""
+    mean = weights @ x
+    return {
+        "means": mean,
+        "variances": weights @ (x - mean[None]) ** 2,
+        "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, levels),
+    }
 
 
 def checked_levels(quantiles: Sequence[float]) -> Float[Array, " q"]:

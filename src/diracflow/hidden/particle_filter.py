@@ -5,7 +5,6 @@ traced in other programs.
 """
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,16 +21,11 @@ from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.observed import in_unit
 from ..uses.simulation import jumps_to
-from ..uses.underlying_sde import (
-    began_at,
-    check_start_times,
-    member_of,
-    require_homogeneous,
-    scalars,
-)
+from ..uses.underlying_sde import began_at, check_start_times, require_reusable, scalars
 from ..uses.weights import effective_fraction, systematic
 from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
 from .hidden_process import Hidden, Observe
+from .laws_over_time import laws
 
 # Particles are resampled if the effective sample size is below this fraction of their number.
 _RESAMPLE_BELOW = 0.5
@@ -48,28 +42,20 @@ class Schedule(eqx.Module):
     observed: Bool[Array, " jumps"]
 
 
-# Of the states and the normalised weights at the end of a jump.
-Summary = Callable[[Float[Array, "particles d"], Float[Array, " particles"]], dict[str, Any]]
-
-
-def no_summary(x: Float[Array, "particles d"], weights: Array) -> dict[str, Any]:
-    """Keep nothing; one function, because `run` is compiled anew for each."""
-    return {}
-
-
 @eqx.filter_jit
 def run(
     hidden: Hidden,
     key: PRNGKeyArray,
     x: Float[Array, "particles d"],
     plan: Schedule,
-    summary: Summary,
-    proposal: str = "bootstrap",
-    history: bool = False,
+    levels: Float[Array, " q"] | None,
+    proposal: str,
+    history: bool,
 ) -> dict[str, Any]:
-    """Return the log-evidence and the summary after each jump, and with `history` all particles.
+    """Return the log-evidence after each jump, the laws if there are `levels` of quantiles.
 
-    `parents` are then the particles after one jump from which those of the next start.
+    With `history`, return all particles. `parents` are those after one jump from which those of
+    the next start.
     """
     count = len(x)
     level = -jnp.log(jnp.full(count, float(count), x.dtype))
@@ -94,9 +80,10 @@ def run(
             "effective_shares": fraction,
             "outside": outside,
             "guided": guided,
-            **summary(x, weights),
+            **({} if levels is None else laws(x, weights, levels)),
         }
-        picked = lambda: (systematic(resample_key, weights, count).astype(jnp.int32), level)
+        u = jr.uniform(resample_key)
+        picked = lambda: (systematic(u, weights, count).astype(jnp.int32), level)
         as_before = lambda: (jnp.arange(count, dtype=jnp.int32), log_weights)
         parents, log_weights = jax.lax.cond(fraction < _RESAMPLE_BELOW, picked, as_before)
         if history:
@@ -233,10 +220,9 @@ def check_model(
         )
     if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
         raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
-    sde, began = getattr(density, "sde", None), density.start_time
-    if sde is not None and began is not None and known(x, params, plan):
-        span = float(jnp.sum(plan.gaps))
-        require_homogeneous(member_of(sde, params), began, span, x[:3])
+    began = density.start_time
+    if began is not None and known(x, params, plan):
+        require_reusable(density, params, began, float(jnp.sum(plan.gaps)), x[:3])
 
 
 def known(*arrays: Any) -> bool:

@@ -11,6 +11,7 @@ the boundary.
 import abc
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -232,6 +233,14 @@ class Interval(AbstractDomain):
     @property
     def _width(self) -> float:
         return self.high - self.low
+
+
+def each(maps: Sequence[AbstractDomain], method: str, x: Float[Array, "*n d"]) -> Array:
+    """Apply one method of the domain of each component, such as `to_real` or `log_slope`."""
+    if maps and all(part.describe() == maps[0].describe() for part in maps):
+        return getattr(maps[0], method)(x)
+    columns = [getattr(part, method)(x[..., i]) for i, part in enumerate(maps)]
+    return jnp.stack(columns, axis=-1) if columns else x
 
 
 def domain_from(description: dict) -> AbstractDomain:

@@ -62,6 +62,7 @@ from .underlying_sde import (
     began_at,
     chart_of,
     check_start_times,
+    conditioning_at,
     equation_of,
     member_of,
     require_homogeneous,
@@ -105,7 +106,8 @@ class Bridge(eqx.Module):
 
     def resample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count steps+1 d"]:
         """Draw `count` equally weighted paths, with repetition, by systematic resampling."""
-        return self.paths[systematic(checked_key(key), self.weights, checked_count("count", count))]
+        u = jr.uniform(checked_key(key))
+        return self.paths[systematic(u, self.weights, checked_count("count", count))]
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the median and the 90 % band of each component, and return the `Axes`.
@@ -194,10 +196,7 @@ class AbstractProposal(eqx.Module):
 
     def keywords(self, density: AbstractTransitionDensity, r: Array) -> dict[str, Any]:
         """Return the keyword arguments of a query that starts a time `r` before the end."""
-        return {
-            "params": self.params if density.params else None,
-            "start_time": self.arrival - r if density.start_time is None else None,
-        }
+        return conditioning_at(density, self.params if density.params else {}, self.arrival - r)
 
 
 class GuidedEuler(AbstractProposal):

@@ -27,6 +27,7 @@ from ..sde.domains import AbstractDomain
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.quasi_random import sobol
+from ..source.gaussian_source import standard_log_prob
 from ..transition.batching import in_batches
 from ..transition.programs import StartMixture, images, log_probs
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
@@ -45,6 +46,7 @@ class AbstractPropagated(AbstractDistribution):
     """The law at time `t` of the process started from an initial law."""
 
     density: AbstractTransitionDensity
+    law: AbstractLaw | None  # at the start; `None` if it is known by draws alone
     draws: Float[Array, "*n d"]  # of the initial law
     t: Float[Array, ""]
     tail: Float[Array, " k"]  # parameters and start time, which follow each start
@@ -76,10 +78,6 @@ class AbstractPropagated(AbstractDistribution):
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
         """Return logarithms of independent estimates of the density at one point."""
 
-    @abc.abstractmethod
-    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        """Draw starts from the initial law."""
-
     def standard_error(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the relative standard error of the density at `x`, which is that of `log_prob`."""
         return self._at_points(self._points(x))[1]
@@ -89,7 +87,10 @@ class AbstractPropagated(AbstractDistribution):
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         start_key, move_key = jr.split(key)
-        x0 = self._draw_starts(start_key, shape)
+        if self.law is None:
+            x0 = self.draws[jr.randint(start_key, shape, 0, len(self.draws))]
+        else:
+            x0 = self.law.sample(start_key, shape)
         return self.density.sample(move_key, self.t, x0, **self._keywords)
 
     def _weighted(self, points: int = POINTS, key: Any = 0) -> WeightedPoints:
@@ -103,25 +104,25 @@ class AbstractPropagated(AbstractDistribution):
     @property
     def _jumps(self) -> int:
         # The start is selected by one number from draws, and by `dim` numbers from a law.
-        return 1 if getattr(self, "law", None) is None else self.dim
+        return 1 if self.law is None else self.dim
 
     @property
     def _smooth(self) -> bool:
         # Lines of noise are fewer than points, and each has one of the draws.
-        return self.density.pathwise and getattr(self, "law", None) is not None
+        return self.density.pathwise and self.law is not None
 
     @property
     def _cheap(self) -> bool:
         return False
 
     def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
-        law, columns = getattr(self, "law", None), self._jumps
+        columns = self._jumps
         u = ndtr(noise[..., :columns])
-        if law is None:
+        if self.law is None:
             rows = self.draws.reshape(-1, self.dim)
             x0 = rows[jnp.minimum((u[..., 0] * len(rows)).astype(int), len(rows) - 1)]
         else:
-            x0 = law.transport(u)
+            x0 = self.law.transport(u)
         return in_batches(
             images, self.density, self.t, noise[..., columns:], _with_tail(x0, self.tail)
         )
@@ -142,7 +143,6 @@ class PropagatedStarts(AbstractPropagated):
     """
 
     mixture: StartMixture  # one group for each independent estimate
-    law: AbstractLaw | None = None
 
     @property
     def starts(self) -> int:
@@ -155,16 +155,11 @@ class PropagatedStarts(AbstractPropagated):
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
         return self.mixture.log_probs(x)
 
-    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        if self.law is not None:
-            return self.law.sample(key, shape)
-        return self.draws[jr.randint(key, shape, 0, len(self.draws))]
-
 
 class PropagatedLaw(AbstractPropagated):
     """Started from a law of known density, by weighted quasi-random starts."""
 
-    law: AbstractLaw  # `draws` has the shape (sets, n, d)
+    law: AbstractLaw
     noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
 
     @property
@@ -175,8 +170,9 @@ class PropagatedLaw(AbstractPropagated):
         spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))
         state = self.density._at_time(self.t)
         near = reversed_gaussian(self.density, state, x, self.tail, spread)
-        x0 = jnp.concatenate([self.draws, jax.vmap(jax.vmap(near.from_noise))(self.noise)], axis=1)
-        log_p0, log_near = (jax.vmap(jax.vmap(f))(x0) for f in (self.law._log_prob, near.log_prob))
+        log_prob_near = lambda x0: standard_log_prob(near.standardise(x0)) - near.log_det()
+        x0 = jnp.concatenate([self.draws, jax.vmap(jax.vmap(near.restore))(self.noise)], axis=1)
+        log_p0, log_near = (jax.vmap(jax.vmap(f))(x0) for f in (self.law._log_prob, log_prob_near))
         # Outside the support of the law the transition density need not be defined.
         possible = log_p0 > -jnp.inf
         x0 = jnp.where(possible[..., None], x0, self.draws[0, 0])
@@ -184,9 +180,6 @@ class PropagatedLaw(AbstractPropagated):
         log_drawn = jnp.logaddexp(log_p0, log_near) - jnp.log(2.0)
         log_terms = jnp.where(possible, log_rho + log_p0 - log_drawn, -jnp.inf)
         return logsumexp(log_terms, axis=1) - jnp.log(x0.shape[1])
-
-    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        return self.law.sample(key, shape)
 
 
 def propagate(
@@ -235,7 +228,7 @@ def propagate(
     paths = -(-_PATHS // len(starts)) if density.averages else 1
     noise = jr.normal(jr.key(0), (len(starts), paths, density.noise_dim))
     mixture = density._mean_over_starts(time, starts[:, None], noise)
-    return PropagatedStarts(density, array, time, tail, mixture)
+    return PropagatedStarts(density, None, array, time, tail, mixture)
 
 
 def _from_law(
@@ -257,7 +250,7 @@ def _from_law(
     density, tail = density._restricted(time), starts[0, 0, density.dim :]
     if density.averages:
         return _from_simulated(density, law, time, tail, 2 * each)
-    return PropagatedLaw(density, draws, time, tail, law, noise)
+    return PropagatedLaw(density, law, draws, time, tail, noise)
 
 
 def _from_simulated(
@@ -269,7 +262,7 @@ def _from_simulated(
     cubes = np.stack([sobol(jr.key(i), each, columns) for i in range(_SETS)])
     draws, noise = law.transport(cubes[..., : density.dim]), ndtri(cubes[..., density.dim :])
     mixture = density._mean_over_starts(t, _with_tail(draws, tail), jnp.asarray(noise))
-    return PropagatedStarts(density, draws, t, tail, mixture, law)
+    return PropagatedStarts(density, law, draws, t, tail, mixture)
 
 
 def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Array, "*n d+k"]:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_key, checked_number
-from ..sde.domains import AbstractDomain
+from ..sde.domains import AbstractDomain, each
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
@@ -158,10 +158,7 @@ def _far_apart(
     if isinstance(law, AbstractLaw):
         own = law.expand(density.dim)
         return [own.from_uniform(ndtr(z)) for z in signs]
-    columns = [
-        jnp.stack([part.from_real(z[i]) for i, part in enumerate(density.domain)]) for z in signs
-    ]
-    return columns
+    return [each(density.domain, "from_real", z) for z in signs]
 
 
 def _distance(a: Float[Array, "n d"], b: Float[Array, "n d"]) -> float:

@@ -7,34 +7,16 @@ is exact for linear SDEs at any time.
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
-from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from ..equation.moving_frame import Frame
 from ..transition.transition_density import AbstractTransitionDensity
 
 # Variances are enlarged by this factor, so that the tails of the Gaussian lie above those of the
 # density and importance weights stay bounded.
 _WIDENING = 1.3
-
-
-class ReversedGaussian(eqx.Module):
-    """A Gaussian law of starts."""
-
-    mean: Float[Array, " d"]
-    factor: Float[Array, "d d"]  # lower triangular
-
-    def from_noise(self, noise: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Transform standard normal numbers into a draw."""
-        return self.mean + self.factor @ noise
-
-    def log_prob(self, x0: Float[Array, " d"]) -> Float[Array, ""]:
-        """Return the log-density at one start."""
-        noise = solve_triangular(self.factor, x0 - self.mean, lower=True)
-        return jnp.sum(norm.logpdf(noise)) - jnp.sum(jnp.log(jnp.diag(self.factor)))
 
 
 def reversed_gaussian(
@@ -43,16 +25,11 @@ def reversed_gaussian(
     x: Float[Array, " d"],
     tail: Float[Array, " k"],
     widest: Float[Array, ""],
-) -> ReversedGaussian:
-    """Return the Gaussian for one end point `x`.
+) -> Frame:
+    """Return the Gaussian of starts for one end point `x`; `state` is `density._at_time(t)`.
 
-    **Arguments:**
-
-    - `density`, `state`: a transition density, and its `_at_time(t)`.
-    - `x`: the end point.
-    - `tail`: parameters and start time, which are appended to every start.
-    - `widest`: an upper bound on the standard deviations, for densities that hardly depend on the
-        start.
+    `tail` is appended to every start. Standard deviations are at most `widest`, for densities that
+    hardly depend on the start.
     """
 
     def log_prob(x0: Float[Array, " d"]) -> Float[Array, ""]:
@@ -65,4 +42,4 @@ def reversed_gaussian(
     variances = 1 / jnp.maximum(precision, widest**-2)
     step = axes @ (variances * (axes.T @ jnp.where(known, gradient, 0.0)))
     covariance = _WIDENING * axes @ jnp.diag(variances) @ axes.T
-    return ReversedGaussian(x + step, jnp.linalg.cholesky(covariance))
+    return Frame(x + step, jnp.linalg.cholesky(covariance))

@@ -17,10 +17,17 @@ from ..sde.argument_checks import checked_count, checked_key, checked_point, rea
 from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
-from ..transition.transition_density import AbstractTransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity, with_axis
 from .extras import extra
 from .observed import in_unit
-from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
+from .underlying_sde import (
+    began_at,
+    check_start_times,
+    conditioning_at,
+    positive_time,
+    require_reusable,
+    scalars,
+)
 
 
 class Paths(eqx.Module):
@@ -92,9 +99,7 @@ def simulate(
     scalar = density.dim == 1 and not isinstance(x0, AbstractLaw) and np.ndim(x0) == 0
     start_key, jump_key = jr.split(key)
     first = _first_states(start_key, density, x0, count)
-    sde = getattr(density, "sde", None)
-    if sde is not None and density.start_time is not None:
-        require_homogeneous(member_of(sde, params), began, float(np.sum(gaps)), first[:3])
+    require_reusable(density, params, began, float(np.sum(gaps)), first[:3])
     table = jnp.asarray(lengths), jnp.asarray(begins), jr.split(jump_key, len(lengths))
     longest = jnp.asarray(max(float(np.max(lengths)), np.finfo(np.float32).tiny))
     states = _jump(density._restricted(longest), first, table, params)
@@ -133,9 +138,7 @@ def _first_states(
     if isinstance(x0, AbstractLaw):
         first = x0.expand(density.dim).sample(key, (count,))
     else:
-        point = real_numbers("x0", x0)
-        point = point.reshape(1) if density.dim == 1 and point.ndim == 0 else point
-        point = checked_point("x0", point, density.dim, finite=True)
+        point = checked_point("x0", with_axis(density.dim, x0), density.dim, finite=True)
         if point.ndim > 1 and point.shape != (count, density.dim):
             raise ValueError(
                 f"`x0` must be one state, or one for each of the {count} paths; got shape "
@@ -153,15 +156,21 @@ def _jump(
     table: tuple[Array, Array, Array],
     params: dict[str, Array],
 ) -> Float[Array, "jumps paths d"]:
-    # Densities are not defined at time zero, so a time equal to the start needs no jump.
-    any_time = min(1.0, density.horizon)
-
-    def step(x: Array, jump: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        gap, begin, key = jump
-        start_time = begin if density.start_time is None else None
-        length = jnp.where(gap > 0, gap, any_time)
-        new = density.sample(key, length, x, params=params, start_time=start_time)
-        new = jnp.where(gap > 0, new, x)
+    def step(x: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        gap, begin, key = row
+        new = jump(density, key, x, gap, conditioning_at(density, params, begin))
         return new, new
 
     return jax.lax.scan(step, first, table)[1]
+
+
+def jump(
+    density: AbstractTransitionDensity,
+    key: PRNGKeyArray,
+    x: Float[Array, "n d"],
+    gap: Float[Array, ""],
+    conditioning: dict[str, Any],
+) -> Float[Array, "n d"]:
+    """Draw the states after a gap; if it is zero they are those before."""
+    new = density.sample(key, positive_time(density, gap), x, **conditioning)
+    return jnp.where(gap > 0, new, x)
