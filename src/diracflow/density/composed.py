@@ -196,10 +196,10 @@ class ComposedDensity(AbstractLearnedDensity):
         return in_coordinates(self.base, self.chart)
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
-        return composed_certificate(self, self._of_base("_error_bound"), query)
+        return composed_certificate(self, query)
 
     def _error_estimate(self, query: CertificateQuery) -> Estimate:
-        return composed_estimate(self, self._of_base("_error_estimate"), query)
+        return composed_estimate(self, query)
 
     def _of_base(self, name: str) -> Any:
         """Return an attribute of the base."""
