@@ -18,13 +18,15 @@ from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain, Positive
 from ..sde.linear_step import linear_step
-from ..sde.parameters import Bounds, check_names
+from ..sde.parameters import check_names
 from ..transition.transition_density import AbstractTransitionDensity
 
 # Halvings of the time step of a linear SDE, sufficient for a rate times time of a million.
 _DOUBLINGS = 20
 # A constant, because every query reads the domain.
 HALF_LINE = (Positive(),)
+# The noise is a scale.
+_NOISE: Bounds = {"noise": (0.0, np.inf)}
 
 
 class AbstractExactDensity(AbstractTransitionDensity):
@@ -81,15 +83,12 @@ class ExactBenes(AbstractExactDensity):
     """
 
     rotation: np.ndarray
+    pathwise = False
 
     def __init__(self, rotation: np.ndarray):
         self.rotation = rotation
         self.dim = len(rotation)
         self.noise_dim = 2 * self.dim  # a sign and a displacement for each axis
-
-    @property
-    def pathwise(self) -> bool:
-        return False
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         t, inverse = state, jnp.asarray(self.rotation.T, x.dtype)
@@ -165,13 +164,11 @@ class ExactOrnsteinUhlenbeck(AbstractNormalDensity):
     ('rate', 'level', 'noise')
     """
 
+    param_bounds = _NOISE
+
     def __init__(self) -> None:
         self.params = ("rate", "level", "noise")
         self.dim = self.noise_dim = 1
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return {"noise": (0.0, np.inf)}
 
     def _law(self, t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array]:
         x0, rate, level, noise = start
@@ -199,14 +196,11 @@ class ExactSeasonal(AbstractNormalDensity):
     level: float = eqx.field(static=True)
     amplitude: float = eqx.field(static=True)
     noise: float = eqx.field(static=True)
+    start_time = None
 
     def __init__(self, rate: float, level: float, amplitude: float, noise: float):
         self.rate, self.level, self.amplitude, self.noise = rate, level, amplitude, noise
         self.dim = self.noise_dim = 1
-
-    @property
-    def start_time(self) -> None:
-        return None
 
     def _law(self, t: Array, start: Float[Array, " 2"]) -> tuple[Array, Array]:
         x0, s = start
@@ -227,17 +221,12 @@ class ExactGeometricBrownian(AbstractExactDensity):
     The parameters are `rate` $\mu$ (any number) and `noise` $\sigma > 0$. Starts must be positive.
     """
 
+    domain = HALF_LINE
+    param_bounds = _NOISE
+
     def __init__(self) -> None:
         self.params = ("rate", "noise")
         self.dim = self.noise_dim = 1
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return HALF_LINE
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return {"noise": (0.0, np.inf)}
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         mean, deviation = self._log_law(state, x0)

@@ -21,8 +21,6 @@ import numpy as np
 from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from ..sde.domains import AbstractDomain
-from ..sde.parameters import Bounds
 from .exact_densities import HALF_LINE, AbstractExactDensity, mean_decay
 
 # Bisections of the bracket of a quantile, sufficient to reach rounding accuracy.
@@ -38,21 +36,13 @@ class ExactCIR(AbstractExactDensity):
     $4\kappa m > \sigma^2$ and are not differentiable.
     """
 
+    pathwise = False
+    domain = HALF_LINE
+    param_bounds = dict.fromkeys(("rate", "level", "noise"), (0.0, np.inf))
+
     def __init__(self) -> None:
         self.params = ("rate", "level", "noise")
         self.dim, self.noise_dim = 1, 2
-
-    @property
-    def pathwise(self) -> bool:
-        return False
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return HALF_LINE
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return dict.fromkeys(self.params, (0.0, np.inf))
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         scale, u, order = _chi_square(state, x0)
