@@ -8,8 +8,10 @@
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from ..sde.domains import AbstractDomain
 from .lines import lines_of
 from .panels import PANELS, panel_nodes, panel_quantile, panel_tails
 from .weighted_points import Estimate, WeightedPoints
@@ -27,7 +29,7 @@ class Component(Protocol):
     """The distribution function of one component and its inverse."""
 
     def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
-        """Return the probabilities below and above `x`, with standard errors if `error`."""
+        """Return the probabilities below and above `x` inside, with standard errors if `error`."""
         ...
 
     def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
@@ -79,23 +81,38 @@ class Counted(NamedTuple):
 
 def components_of(law: "AbstractDistribution") -> list[Component]:
     """Return the distribution functions of all components."""
-    if law.dim == 1 and law._integrable:
+    if law.dim == 1 and law._traits.integrable:
         return [Integrated(law)]
     origins = [law._origin(index) for index in range(law.dim)]
     whole = origins[0][0]
-    if whole._smooth:
+    if whole._traits.smooth:
         return [lines_of(whole, index) for _, index in origins]
-    if whole._cheap and whole.dim <= _QUADRATURE:
+    if whole._traits.cheap and whole.dim <= _QUADRATURE:
         return [Integrated(whole.marginal(index)) for _, index in origins]
     x, weights = whole._simulated(_POINTS, 0)
     return [Counted(WeightedPoints(x[..., i : i + 1], weights)) for _, i in origins]
+
+
+def _estimate(
+    part: Component, domain: AbstractDomain, x: Float[Array, "*batch"], error: bool
+) -> tuple[Estimate, Estimate]:
+    """Return the estimates of one component, which are exact outside the domain."""
+    inside, end = domain.contains(x) & jnp.isfinite(x), jnp.where(x <= domain.centre, 0.0, 1.0)
+    tails = part.estimate(jnp.where(inside, x, domain.centre), error)
+    below, above = (
+        Estimate(jnp.where(inside, tail.value, value), jnp.where(inside, tail.stderr, 0.0))
+        for tail, value in zip(tails, (end, 1 - end), strict=True)
+    )
+    return below, above
 
 
 def tail_estimates(
     law: "AbstractDistribution", x: Float[Array, "*batch d"], error: bool = True
 ) -> tuple[Estimate, Estimate]:
     """Return the probabilities below and above each component of `x`; no axis if there is one."""
-    found = [part.estimate(x[..., i], error) for i, part in enumerate(components_of(law))]
+    x = jnp.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-1], law.batch_shape), law.dim))
+    parts = zip(components_of(law), law.domain, jnp.moveaxis(x, -1, 0), strict=True)
+    found = [_estimate(part, domain, column, error) for part, domain, column in parts]
     if law.dim == 1:
         return found[0]
     below, above = (

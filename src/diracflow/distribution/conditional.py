@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import real_numbers
 from ..sde.domains import AbstractDomain
-from .abstract_distribution import POINTS, AbstractDistribution
+from .abstract_distribution import POINTS, AbstractDistribution, Traits
 from .hidden_components import HiddenComponents, Nodes
 from .marginal import checked_components
 from .weighted_points import WeightedPoints, normal_sets
@@ -49,8 +49,8 @@ class Conditional(AbstractDistribution):
         return self.values.shape[:-1]
 
     @property
-    def _cheap(self) -> bool:
-        return self.components.law._cheap
+    def _traits(self) -> Traits:
+        return Traits(cheap=self.components.law._traits.cheap)
 
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         whole = self.components.joined(self.values, x)

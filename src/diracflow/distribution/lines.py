@@ -8,7 +8,7 @@ of $T_i$, the component hardly depends on $w$: for a linear map it does not, and
 exact.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
-from .root_finding import increasing_root, without_gradient
+from .root_finding import excess, increasing_root, quantile
 from .weighted_points import Estimate, normal_sets
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _ROUNDING = 1e-6
 _ITERATIONS = 6
 
 
-class Tails(eqx.Module):
+class Tails(NamedTuple):
     """Probabilities below and above levels, and the density there; one for each set of lines."""
 
     below: Float[Array, "sets *batch"]
@@ -58,24 +58,26 @@ class Lines(eqx.Module):
 
     def estimate(self, x: Float[Array, "*batch"], error: bool = True) -> tuple[Estimate, Estimate]:
         """Return the probabilities below and above `x`, with standard errors in any case."""
-        x = jnp.broadcast_to(x, np.broadcast_shapes(x.shape, self.values.shape[3:]))
-        inside = self.domain.contains(x) & jnp.isfinite(x)
-        level = self.domain.to_real(jnp.where(inside, x, self.domain.centre))
-        found, end = _tails(self, level), jnp.where(x <= self.domain.centre, 0.0, 1.0)
-        mask = lambda e, end: Estimate(
-            jnp.where(inside, e.value, end), jnp.where(inside, e.stderr, 0.0)
-        )
-        return mask(_over_sets(found.below), end), mask(_over_sets(found.above), 1 - end)
+        below, above, _ = _tails(self, self.domain.to_real(x))
+        return _over_sets(below), _over_sets(above)
 
     def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
         """Return the state with probability `q` below it, or above it if `upper`."""
         q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, self.values.shape[3:]))
-        levels = (1 - q, q) if upper else (q, 1 - q)
-        level = jax.lax.stop_gradient(_quantile_level(*without_gradient((self, levels))))
-        # One more Newton step carries the derivatives of the implicit function.
-        value, slope = _residual(self, levels, level)
-        slope = jax.lax.stop_gradient(jnp.where(slope > 0, slope, jnp.inf))
-        return self.domain.from_real(level - value / slope)
+        return self.domain.from_real(quantile(self, q, upper))
+
+    def tails(self, level: Float[Array, "*batch"]) -> tuple[Array, Array, Array]:
+        """Return the probabilities below and above levels on the real line, and the density."""
+        below, above, height = (jnp.mean(a, axis=0) for a in _tails(self, level))
+        return below, above, height
+
+    def bracket(self, levels: tuple[Array, Array]) -> tuple[Array, ...]:
+        """Return ends of the quantiles, and those of a few of the lines as a first guess."""
+        full = levels[0].shape
+        ends = [jnp.broadcast_to(f(self.values, (0, 1, 2)), full) for f in (jnp.min, jnp.max)]
+        few = slice(None, None, _COARSE)
+        coarse = Lines(self.domain, self.values[:, :, few], _COARSE * self.weights[:, few])
+        return *ends, increasing_root(lambda y: excess(coarse, levels, y), *ends)
 
 
 def lines_of(law: "AbstractDistribution", component: int) -> Lines:
@@ -85,9 +87,10 @@ def lines_of(law: "AbstractDistribution", component: int) -> Lines:
     spread = lambda z: jnp.asarray(z.reshape(*z.shape[:-1], *ones, z.shape[-1]))
     noise = spread(normal_sets(_LINES, law.noise_dim, 0))
     values = domain.to_real(law._images(noise)[..., component])
-    axes = jax.lax.stop_gradient(_axes(noise[..., law._jumps :], values))
-    others, weights = _others(law.noise_dim - 1, law._jumps)
-    states = law._images(_along(axes, spread(others), law._jumps))
+    jumps = law._traits.jumps
+    axes = jax.lax.stop_gradient(_axes(noise[..., jumps:], values))
+    others, weights = _others(law.noise_dim - 1, jumps)
+    states = law._images(_along(axes, spread(others), jumps))
     return Lines(domain, domain.to_real(states[..., component]), jnp.asarray(weights))
 
 
@@ -149,7 +152,7 @@ def _tails(lines: Lines, level: Float[Array, "*batch"]) -> Tails:
     slopes = jnp.tensordot(jnp.asarray(_SLOPES, values.dtype), values, 1)
     found = jax.lax.map(lambda row: _at_level(lines, slopes, row), rows)
     whole = lambda a: jnp.moveaxis(a, 1, 0).reshape(a.shape[1], *full)
-    return jax.tree.map(whole, found)
+    return Tails(*map(whole, found))
 
 
 def _slope_weights() -> Float[np.ndarray, "nodes nodes"]:
@@ -213,22 +216,3 @@ def _crossing(left: Array, right: Array, first: Array, last: Array) -> tuple[Arr
     # One more Newton step carries the derivatives of the implicit function.
     value, slope = cubic(s)
     return s - value / fixed(jnp.where(slope == 0, jnp.inf, slope)), slope
-
-
-@eqx.filter_jit
-def _quantile_level(lines: Lines, levels: tuple[Array, Array]) -> Float[Array, "*batch"]:
-    values = lines.values
-    full = np.broadcast_shapes(levels[0].shape, values.shape[3:])
-    low, high = (jnp.broadcast_to(f(values, axis=(0, 1, 2)), full) for f in (jnp.min, jnp.max))
-    few = Lines(lines.domain, values[:, :, ::_COARSE], _COARSE * lines.weights[:, ::_COARSE])
-    first = increasing_root(lambda y: _residual(few, levels, y), low, high)
-    return increasing_root(lambda y: _residual(lines, levels, y), low, high, first)
-
-
-def _residual(lines: Lines, levels: tuple[Array, Array], level: Array) -> tuple[Array, Array]:
-    """Return the probability below a level minus the one wanted, and its slope."""
-    found, (lower, rest) = _tails(lines, level), levels
-    below, above = jnp.mean(found.below, axis=0), jnp.mean(found.above, axis=0)
-    # The smaller of the two probabilities is compared, because of rounding.
-    value = jnp.where(lower < 0.5, below - lower, rest - above)
-    return value, jnp.mean(found.height, axis=0)

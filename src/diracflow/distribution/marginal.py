@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count
 from ..sde.domains import AbstractDomain, each
-from .abstract_distribution import POINTS, AbstractDistribution
+from .abstract_distribution import POINTS, AbstractDistribution, Traits
 from .hidden_components import HiddenComponents
 from .weighted_points import WeightedPoints
 
@@ -46,8 +46,8 @@ class Marginal(AbstractDistribution):
         return self.components.law._scalar
 
     @property
-    def _integrable(self) -> bool:
-        return self.components.by_quadrature
+    def _traits(self) -> Traits:
+        return Traits(integrable=self.components.by_quadrature)
 
     def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
         return self.components.law._origin(self.components.known[component])

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from scipy.stats import chi2, kstest, norm
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..hidden.filtering import Filtered
 from ..inference.likelihood import transitions
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
@@ -38,11 +38,12 @@ class Outcome(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictiveCheck:
+class PredictiveCheck(Drawn):
     """One-step predictions compared with what came.
 
     **Attributes:** `times`; `transforms`, uniform and independent if the model is right; and
-    `log_scores`, the logarithm of the predictive density at each time.
+    `log_scores`, the logarithm of the predictive density at each time. `plot` draws the histogram
+    of the transforms, with the 95 % band of uniform ones.
     """
 
     times: Float[np.ndarray, " n"]
@@ -77,15 +78,6 @@ class PredictiveCheck:
         for name, values in {"independent": scores, "variance": scores**2}.items():
             found[name] = Outcome(*np.array([ljung_box(column, lags) for column in values.T]).T)
         return found
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the histogram of the transforms, with the 95 % band of uniform ones.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 def ljung_box(values: Float[ArrayLike, " n"], lags: int) -> tuple[float, float]:

@@ -9,14 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..sde.argument_checks import real_numbers
 from ..uses.extras import extra
 from ..uses.weights import weighted_quantiles
 
 
-class AbstractLawsOverTime(eqx.Module):
-    """Moments and quantiles of the state at each time."""
+class AbstractLawsOverTime(Drawn, eqx.Module):
+    """Moments and quantiles of the state at each time.
+
+    `plot` draws the outermost quantiles and the middle one over time.
+    """
 
     times: Float[Array, " n"]
     means: Float[Array, "n d"]
@@ -36,15 +39,6 @@ class AbstractLawsOverTime(eqx.Module):
         coordinates = {"time": np.asarray(self.times), "level": np.asarray(self.levels)}
         coordinates["component"] = np.arange(self.means.shape[1])
         return extra("xarray").Dataset(variables, coordinates)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
     def _check_index(self, index: int) -> None:
         if not -len(self.times) <= index < len(self.times):

@@ -65,13 +65,8 @@ def run_chains(
 ) -> Records:
     """Return the records of all iterations after the warm-up, of shape `(chains, draws, ...)`.
 
-    **Arguments:**
-
-    - `sampler`: the transition kernel.
-    - `key`: the key from which those of all iterations follow.
-    - `state`: the state from which the chains start, unless `checkpoint` has a later one.
-    - `options`: sizes of the run.
-    - `identity`: what distinguishes this run from others, as numbers and texts.
+    Chains start from `state`, unless the checkpoint has a later one of a run of the same
+    `identity`, numbers and texts that distinguish it from others.
     """
     total = options.warmup + options.draws
     # All leaves become arrays of a definite type, as the compiled loop returns them.

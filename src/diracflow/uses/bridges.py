@@ -41,7 +41,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..equation.moving_frame import Frame
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
 from ..sde.chart import Chart
@@ -72,8 +72,8 @@ from .underlying_sde import (
 from .weights import WeightsVanished, effective_fraction, systematic
 
 
-class Bridge(eqx.Module):
-    """Weighted paths from `x0` to `x1`."""
+class Bridge(Drawn, eqx.Module):
+    """Weighted paths from `x0` to `x1`; `plot` draws the median and the 90 % band."""
 
     times: Float[Array, " steps+1"]
     paths: Float[Array, "paths steps+1 d"]
@@ -108,15 +108,6 @@ class Bridge(eqx.Module):
         """Draw `count` equally weighted paths, with repetition, by systematic resampling."""
         u = jr.uniform(checked_key(key))
         return self.paths[systematic(u, self.weights, checked_count("count", count))]
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the median and the 90 % band of each component, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 def bridge(

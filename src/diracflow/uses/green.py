@@ -20,7 +20,7 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..distribution.abstract_distribution import POINTS, AbstractDistribution
+from ..distribution.abstract_distribution import POINTS, AbstractDistribution, Traits
 from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_point, real_numbers
 from ..sde.domains import AbstractDomain
@@ -99,24 +99,17 @@ class AbstractPropagated(AbstractDistribution):
 
     @property
     def noise_dim(self) -> int:
-        return self._jumps + self.density.noise_dim
+        return self._traits.jumps + self.density.noise_dim
 
     @property
-    def _jumps(self) -> int:
-        # The start is selected by one number from draws, and by `dim` numbers from a law.
-        return 1 if self.law is None else self.dim
-
-    @property
-    def _smooth(self) -> bool:
+    def _traits(self) -> Traits:
         # Lines of noise are fewer than points, and each has one of the draws.
-        return self.density.pathwise and self.law is not None
-
-    @property
-    def _cheap(self) -> bool:
-        return False
+        smooth = self.density.pathwise and self.law is not None
+        # The start is selected by one number from draws, and by `dim` numbers from a law.
+        return Traits(cheap=False, smooth=smooth, jumps=1 if self.law is None else self.dim)
 
     def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
-        columns = self._jumps
+        columns = self._traits.jumps
         u = ndtr(noise[..., :columns])
         if self.law is None:
             rows = self.draws.reshape(-1, self.dim)

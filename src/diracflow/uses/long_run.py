@@ -14,7 +14,7 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..distribution.abstract_distribution import AbstractDistribution
+from ..distribution.abstract_distribution import AbstractDistribution, Traits
 from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_key, checked_number
 from ..sde.domains import AbstractDomain, each
@@ -53,8 +53,8 @@ class StationaryLaw(AbstractDistribution):
         return self.law.noise_dim
 
     @property
-    def _monotone(self) -> bool:
-        return self.law._monotone
+    def _traits(self) -> Traits:
+        return self.law._traits
 
     def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
         return self.law._origin(component)

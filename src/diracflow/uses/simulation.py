@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..sde.argument_checks import checked_count, checked_key, checked_point, real_numbers
 from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
@@ -30,8 +30,8 @@ from .underlying_sde import (
 )
 
 
-class Paths(eqx.Module):
-    """States of independent paths at common times."""
+class Paths(Drawn, eqx.Module):
+    """States of independent paths at common times; `plot` draws the median and the 90 % band."""
 
     times: Float[Array, " n"]
     states: Float[Array, "paths n d"]  # without the last axis if the start was a scalar
@@ -43,15 +43,6 @@ class Paths(eqx.Module):
         if len(names) > 2:
             coordinates["component"] = np.arange(self.states.shape[2])
         return extra("xarray").DataArray(np.asarray(self.states), coordinates, names, name="state")
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the median and the 90 % band of each component, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 def simulate(
