@@ -20,7 +20,13 @@ import numpy as np
 from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
+from ..sde.argument_checks import (
+    checked_count,
+    checked_key,
+    checked_point,
+    checked_shape,
+    real_numbers,
+)
 from ..sde.domains import AbstractDomain
 from .components import components_of, tail_estimates
 from .law_checks import (
@@ -28,7 +34,6 @@ from .law_checks import (
     checked_options,
     checked_points,
     function_values,
-    power,
     random_key,
     require_numbers,
 )
@@ -217,7 +222,7 @@ class AbstractDistribution(Drawn, eqx.Module):
         - `order`: the exponent, a whole number.
         """
         points = self._weighted(**checked_options(options))
-        return self._states(points.mean(power(points.x, order)).value)
+        return self._states(points.mean(points.x ** checked_count("order", order, least=0)).value)
 
     def stats(self, **options: Any) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d"]]:
         """Return mean and variance of each component; `points` and `key` as in `expect`."""

@@ -111,29 +111,37 @@ class HiddenComponents(eqx.Module):
             return first ** len(self.hidden) + 2 * second ** len(self.hidden)
         return _FIRST + points
 
-    def nodes(self, known: Float[Array, "*batch k"], points: int, key: object) -> Nodes:
-        """Return weighted states of the hidden components given the known ones."""
-        count = len(self.hidden)
-        first, second = self._gaussians(known)
+    def noise(self, points: int, key: object) -> Float[Array, "sets n h"] | None:
+        """Return the noise of `nodes`, unless the integral is computed by the trapezoidal rule."""
         if self.by_quadrature:
-            sets = [_trapezoidal(_AXIS[count][1], count, shift) for shift in (0.0, 0.5)]
-            z, log_steps = (np.stack(part) for part in zip(*sets, strict=True))
-            h = second.points(jnp.asarray(np.concatenate(z), known.dtype))
-            log_density = self._log_prob(self.law, known, h) + second.log_det()[None]
-            ones = [1] * (known.ndim - 1)
-            log_weights = jnp.asarray(log_steps, known.dtype).reshape(-1, *ones) + log_density
-            return self._in_sets(h, log_weights, len(sets))
-        noise = jnp.asarray(normal_sets(points, count, key))
-        return self.importance(known, noise, (first, second))
+            return None
+        return jnp.asarray(normal_sets(points, len(self.hidden), key))
 
-    def importance(
+    @eqx.filter_jit
+    def nodes(
+        self, known: Float[Array, "*batch k"], noise: Float[Array, "sets n h"] | None
+    ) -> Nodes:
+        """Return weighted states of the hidden components given the known ones."""
+        first, second = self._gaussians(known)
+        if noise is not None:
+            return self._importance(known, noise, first, second)
+        count = len(self.hidden)
+        sets = [_trapezoidal(_AXIS[count][1], count, shift) for shift in (0.0, 0.5)]
+        z, log_steps = (np.stack(part) for part in zip(*sets, strict=True))
+        h = second.points(jnp.asarray(np.concatenate(z), known.dtype))
+        log_density = self._log_prob(self.law, known, h) + second.log_det()[None]
+        ones = [1] * (known.ndim - 1)
+        log_weights = jnp.asarray(log_steps, known.dtype).reshape(-1, *ones) + log_density
+        return self._in_sets(h, log_weights, len(sets))
+
+    def _importance(
         self,
         known: Float[Array, "*batch k"],
         noise: Float[Array, "sets n h"],
-        gaussians: tuple[Gaussian, Gaussian] | None = None,
+        first: Gaussian,
+        second: Gaussian,
     ) -> Nodes:
         """Return importance-weighted states made of standard normal noise."""
-        first, second = self._gaussians(known) if gaussians is None else gaussians
         wide = Gaussian(first.mean, _WIDE * first.factor)
         narrow = Gaussian(second.mean, _WIDENED * second.factor)
         sets, each, _ = noise.shape

@@ -63,11 +63,6 @@ def checked_points(points: Any, key: Any) -> int:
     return checked_count("points", points)
 
 
-def power(x: Float[Array, "*batch d"], order: Any) -> Float[Array, "*batch d"]:
-    """Return powers of states, after checking that the exponent is a whole number."""
-    return x ** checked_count("order", order, least=0)
-
-
 def random_key(random_state: Any) -> PRNGKeyArray:
     """Return the key of a seed or of the next number of a NumPy generator."""
     try:

@@ -96,6 +96,7 @@ def checked_components(components: Any, dim: int) -> tuple[int, ...]:
 def _log_integrals(law: Marginal, x: Float[Array, "*batch d"]) -> tuple[Array, Array]:
     """Return the log-density and its relative standard error."""
     batch, hidden = law.batch_shape, law.components
+    noise = hidden.noise(POINTS, 0)
     full = np.broadcast_shapes(x.shape[:-1], batch)
     rows = jnp.broadcast_to(x, (*full, x.shape[-1]))
     inner = full[len(full) - len(batch) :]
@@ -105,7 +106,7 @@ def _log_integrals(law: Marginal, x: Float[Array, "*batch d"]) -> tuple[Array, A
         inside = jnp.all(each(law.domain, "contains", known) & jnp.isfinite(known), axis=-1)
         centre = jnp.asarray([part.centre for part in law.domain], known.dtype)
         known = jnp.where(inside[..., None], known, jnp.broadcast_to(centre, known.shape))
-        value, error = hidden.nodes(known, POINTS, 0).log_integral()
+        value, error = hidden.nodes(known, noise).log_integral()
         return jnp.where(inside, value, -jnp.inf), jnp.where(inside, error, 0.0)
 
     together = max(1, _CHUNK // (hidden.rows(POINTS) * max(1, int(np.prod(inner, dtype=int)))))

@@ -41,13 +41,25 @@ class WeightedPoints(NamedTuple):
     x: Float[Array, "sets n *batch d"]
     weights: Float[Array, "sets n *batch"]
 
+    @eqx.filter_jit
     def mean(self, values: Float[Array, "sets n *batch"]) -> Estimate:
         """Return the expectation of a function from its values at the points."""
-        return _mean(self, values)
+        extra = values.ndim - self.weights.ndim
+        weights = self.weights.reshape(*self.weights.shape, *[1] * extra)
+        # A node without weight may lie where the function overflows.
+        means = jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=1)
+        value = jnp.mean(means, axis=0)
+        if len(means) > 1:
+            return Estimate(value, jnp.std(means, axis=0, ddof=1) / np.sqrt(len(means)))
+        spread = jnp.sum((weights * (values - value[None, None])) ** 2, axis=(0, 1))
+        return Estimate(value, jnp.sqrt(spread))
 
+    @eqx.filter_jit
     def moments(self) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d d"]]:
         """Return mean and covariance."""
-        return _moments(self)
+        mean = self.mean(self.x).value
+        centred = self.x - mean[None, None]
+        return mean, self.mean(centred[..., :, None] * centred[..., None, :]).value
 
     def cdf(self, x: Float[Array, "*batch d"]) -> Estimate:
         """Return the part of the weight at or below each component of `x`."""
@@ -70,26 +82,6 @@ class WeightedPoints(NamedTuple):
         levels = jnp.broadcast_to(levels, (*levels.shape[:2], dim)).reshape(len(levels), -1).T
         found = jax.vmap(_quantiles)(x, weights, levels)
         return found.T.reshape(*full, dim)
-
-
-@eqx.filter_jit
-def _mean(points: WeightedPoints, values: Float[Array, "sets n *batch"]) -> Estimate:
-    extra = values.ndim - points.weights.ndim
-    weights = points.weights.reshape(*points.weights.shape, *[1] * extra)
-    # A node without weight may lie where the function overflows.
-    means = jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=1)
-    value = jnp.mean(means, axis=0)
-    if len(means) > 1:
-        return Estimate(value, jnp.std(means, axis=0, ddof=1) / np.sqrt(len(means)))
-    spread = jnp.sum((weights * (values - value[None, None])) ** 2, axis=(0, 1))
-    return Estimate(value, jnp.sqrt(spread))
-
-
-@eqx.filter_jit
-def _moments(points: WeightedPoints) -> tuple[Array, Array]:
-    mean = points.mean(points.x).value
-    centred = points.x - mean[None, None]
-    return mean, points.mean(centred[..., :, None] * centred[..., None, :]).value
 
 
 def _quantiles(x: Float[Array, " n"], weights: Array, q: Float[Array, " q"]) -> Float[Array, " q"]:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain, Positive
 from ..sde.linear_step import linear_step
-from ..sde.parameters import check_names
+from ..sde.parameters import Bounds, check_names
 from ..transition.transition_density import AbstractTransitionDensity
 
 # Halvings of the time step of a linear SDE, sufficient for a rate times time of a million.

@@ -43,9 +43,10 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..distribution.lazy_plot import Drawn
 from ..equation.moving_frame import Frame
-from ..sde.argument_checks import checked_count, checked_key, real_numbers
+from ..sde.argument_checks import checked_count, checked_key, checked_one_point, real_numbers
 from ..sde.chart import Chart
 from ..sde.coefficient_checks import is_degenerate_at
+from ..sde.domains import require_inside
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..source.gaussian_source import (
@@ -343,11 +344,6 @@ def _checked_end(sde: SDE, name: str, value: ArrayLike) -> Float[Array, " d"]:
             "some of them needs an integral over the others. For partial observations use "
             "`diracflow.filter`."
         )
-    if not bool(jnp.all(jnp.isfinite(point))):
-        raise ValueError(f"`{name}` must be finite; got {point}.")
-    if not all(bool(part.contains(x)) for part, x in zip(sde.domain, point, strict=True)):
-        raise ValueError(
-            f"`{name}` must lie inside the domain {' x '.join(map(str, sde.domain))}; got "
-            f"{point.tolist()}."
-        )
+    checked_one_point(name, point, sde.dim)
+    require_inside(sde.domain, point, name)
     return point

@@ -65,9 +65,9 @@ class AbstractPropagated(AbstractDistribution):
         return float(jnp.mean(self.density.outside(self.draws, **self._keywords)))
 
     @property
-    @abc.abstractmethod
     def starts(self) -> int:
         """Number of starts over which the density at one point is averaged."""
+        return self.draws.size // self.dim
 
     @property
     def _rows(self) -> int:
@@ -138,10 +138,6 @@ class PropagatedStarts(AbstractPropagated):
     mixture: StartMixture  # one group for each independent estimate
 
     @property
-    def starts(self) -> int:
-        return self.draws.size // self.draws.shape[-1]
-
-    @property
     def _rows(self) -> int:
         return self.mixture.rows
 
@@ -157,7 +153,7 @@ class PropagatedLaw(AbstractPropagated):
 
     @property
     def starts(self) -> int:
-        return 2 * self.noise.shape[0] * self.noise.shape[1]
+        return 2 * super().starts
 
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
         spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))

@@ -56,9 +56,6 @@ class StationaryLaw(AbstractDistribution):
     def _traits(self) -> Traits:
         return self.law._traits
 
-    def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
-        return self.law._origin(component)
-
     def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
         return self.law._images(noise)
 
@@ -102,10 +99,8 @@ def stationary(
     0.500
     """
     params, key = scalars(density, params), checked_key(key)
-    tolerance, doublings = (
-        checked_number("tolerance", tolerance),
-        checked_count("doublings", doublings),
-    )
+    tolerance = checked_number("tolerance", tolerance)
+    doublings = checked_count("doublings", doublings)
     if density.start_time is None:
         raise ValueError(
             "This density depends on the start time, so that the process has no stationary law. "
