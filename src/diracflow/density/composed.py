@@ -12,12 +12,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from ..certify.certificate import Certificate, CertificateQuery, Estimate
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart
-from ..sde.conditioning import ConditioningLaws
-from ..sde.domains import AbstractDomain
+from ..sde.delegation import delegated
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds
-from ..sde.sde import SDE
-from ..training.state import Trajectory
 from ..transition.broadcast import CHUNK
 from ..transition.charted_density import in_coordinates
 from ..transition.programs import StartMixture
@@ -25,7 +21,6 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
 from .composed_certificate import composed_certificate, composed_estimate
 from .lattice import Lattice, lattice_for, weighted
-from .provenance import Provenance
 from .subintervals import (
     ROUNDING,
     Beginnings,
@@ -44,6 +39,11 @@ if TYPE_CHECKING:
 
 # Starts whose weights are computed at once: each takes a row of the lattice.
 _TOGETHER = 16
+
+
+def _known(name: str) -> Any:
+    """Return a property of the base, if it has it."""
+    return property(lambda density: density._of_base(name))
 
 
 class ComposedDensity(AbstractLearnedDensity):
@@ -116,21 +116,11 @@ class ComposedDensity(AbstractLearnedDensity):
             law = self.chart.law(starts.expand(base.dim) if starts.dim is None else starts)
             self.lattice = lattice_for(self._inner, self._division, law)
 
-    @property
-    def pathwise(self) -> bool:
-        return self.base.pathwise
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.base.domain
-
-    @property
-    def start_time(self) -> float | None:
-        return self.base.start_time
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return self.base.param_bounds
+    pathwise = delegated("base.pathwise")
+    domain = delegated("base.domain")
+    start_time = delegated("base.start_time")
+    param_bounds = delegated("base.param_bounds")
+    sde, scope, trajectory, provenance = map(_known, ("sde", "scope", "trajectory", "provenance"))
 
     @property
     def chart(self) -> Chart:
@@ -138,26 +128,6 @@ class ComposedDensity(AbstractLearnedDensity):
         found = getattr(self.base, "chart", None)
         # Of a chart without an SDE only the maps are used.
         return Chart(None, self.base.domain) if found is None else found  # type: ignore[arg-type]
-
-    @property
-    def sde(self) -> SDE:
-        """The SDE."""
-        return self._of_base("sde")
-
-    @property
-    def scope(self) -> ConditioningLaws:
-        """The laws that the base was trained on."""
-        return self._of_base("scope")
-
-    @property
-    def trajectory(self) -> Trajectory:
-        """The trajectory of the parameters of the base."""
-        return self._of_base("trajectory")
-
-    @property
-    def provenance(self) -> Provenance:
-        """The provenance of the base."""
-        return self._of_base("provenance")
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, rounded up to whole subintervals.

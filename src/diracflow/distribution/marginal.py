@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count
+from ..sde.delegation import delegated
 from ..sde.domains import AbstractDomain, each
 from .abstract_distribution import POINTS, AbstractDistribution, Traits
 from .hidden_components import HiddenComponents
@@ -37,13 +38,8 @@ class Marginal(AbstractDistribution):
         whole = self.components.law.domain
         return tuple(whole[i] for i in self.components.known)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return self.components.law.batch_shape
-
-    @property
-    def _scalar(self) -> bool:
-        return self.components.law._scalar
+    batch_shape = delegated("components.law.batch_shape")
+    _scalar = delegated("components.law._scalar")
 
     @property
     def _traits(self) -> Traits:

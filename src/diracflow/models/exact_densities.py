@@ -16,7 +16,8 @@ from jax.scipy.special import log_ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from ..sde.domains import AbstractDomain, Positive
+from ..sde.delegation import delegated
+from ..sde.domains import Positive
 from ..sde.linear_step import linear_step
 from ..sde.parameters import Bounds, check_names
 from ..transition.transition_density import AbstractTransitionDensity
@@ -256,13 +257,8 @@ class Fixed(AbstractExactDensity):
         self.values = tuple(float(params[name]) for name in density.params)
         self.dim, self.noise_dim = density.dim, density.noise_dim
 
-    @property
-    def pathwise(self) -> bool:
-        return self.density.pathwise
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.density.domain
+    pathwise = delegated("density.pathwise")
+    domain = delegated("density.domain")
 
     def _at_time(self, t: Float[Array, ""]) -> Any:
         return self.density._at_time(t)

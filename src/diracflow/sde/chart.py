@@ -16,6 +16,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Bool, Float
 
+from .delegation import delegated
 from .domains import AbstractDomain, Real, each
 from .fingerprint import coefficients
 from .laws import AbstractLaw
@@ -115,9 +116,7 @@ class MappedLaw(AbstractLaw):
     states: AbstractLaw
     chart: Chart
 
-    @property
-    def dim(self) -> int | None:
-        return self.states.dim
+    dim = delegated("states.dim")
 
     def expand(self, dim: int) -> "MappedLaw":
         return MappedLaw(self.states.expand(dim), self.chart)

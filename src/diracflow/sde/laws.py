@@ -18,6 +18,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from .argument_checks import checked_count, checked_key, checked_point, checked_shape, real_numbers
+from .delegation import delegated
 
 Parameter = np.ndarray
 
@@ -221,9 +222,7 @@ class LogNormal(AbstractLaw):
             raise ValueError("`std` must be positive; got None.")
         self.log = Normal(mean, std)
 
-    @property
-    def dim(self) -> int | None:
-        return self.log.dim
+    dim = delegated("log.dim")
 
     def expand(self, dim: int) -> "LogNormal":
         log = self.log.expand(dim)

@@ -23,7 +23,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from ..distribution.abstract_distribution import POINTS, AbstractDistribution, Traits
 from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_point, real_numbers
-from ..sde.domains import AbstractDomain
+from ..sde.delegation import delegated
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.quasi_random import sobol
@@ -51,13 +51,8 @@ class AbstractPropagated(AbstractDistribution):
     t: Float[Array, ""]
     tail: Float[Array, " k"]  # parameters and start time, which follow each start
 
-    @property
-    def dim(self) -> int:
-        return self.density.dim
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.density.domain
+    dim = delegated("density.dim")
+    domain = delegated("density.domain")
 
     @property
     def outside(self) -> float:

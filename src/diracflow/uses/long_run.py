@@ -14,10 +14,11 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..distribution.abstract_distribution import AbstractDistribution, Traits
+from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_key, checked_number
-from ..sde.domains import AbstractDomain, each
+from ..sde.delegation import delegated
+from ..sde.domains import each
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
@@ -40,21 +41,10 @@ class StationaryLaw(AbstractDistribution):
     time: float = eqx.field(static=True)  # at which the laws of all starts agree
     distance: float = eqx.field(static=True)  # between starts: difference of distribution functions
 
-    @property
-    def dim(self) -> int:
-        return self.law.dim
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.law.domain
-
-    @property
-    def noise_dim(self) -> int:
-        return self.law.noise_dim
-
-    @property
-    def _traits(self) -> Traits:
-        return self.law._traits
+    dim = delegated("law.dim")
+    domain = delegated("law.domain")
+    noise_dim = delegated("law.noise_dim")
+    _traits = delegated("law._traits")
 
     def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
         return self.law._images(noise)
