@@ -23,10 +23,9 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.weights import WeightsVanished
-from .guided_jumps import checked_proposal
-from .hidden_process import Hidden, Observe
+from .hidden_process import Observe
 from .laws_over_time import AbstractHiddenLaws, checked_levels
-from .particle_filter import Schedule, filter_task, known, run
+from .particle_filter import FilterTask, Schedule, checked_proposal, filter_task, known, run
 
 
 class Filtered(AbstractHiddenLaws):
@@ -110,21 +109,19 @@ def filter(  # the standard name, although it shadows a builtin
     start_key, jump_key = jr.split(checked_key(key))
     data = times, observations, unit
     task = filter_task(start_key, density, data, observe, particles, initial, start, params)
-    return _filtered(*task, jump_key, **options)
+    return _filtered(task, jump_key, **options)
 
 
 def _filtered(
-    hidden: Hidden,
-    plan: Schedule,
-    x: Float[Array, "particles d"],
+    task: FilterTask,
     key: PRNGKeyArray,
     proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     history: bool = False,
 ) -> Filtered:
     levels, history = checked_levels(quantiles), checked_flag("history", history)
-    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
-    found = run(hidden, key, x, plan, levels, proposal, history)
+    plan, proposal = task.plan, checked_proposal(task, proposal)
+    found = run(task, key, levels, proposal, history)
     kept = jax.tree.map(lambda a: a[plan.last_jump], found)
     require_evidence(plan, kept["log_evidences"])
     particles, weights, _ = (kept.pop(name, None) for name in ("particles", "weights", "parents"))

@@ -17,7 +17,6 @@ therefore remains unbiased.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -31,7 +30,6 @@ from ..uses import simulation
 from ..uses.weights import systematic
 from .hidden_process import Hidden
 
-PROPOSALS = ("auto", "bootstrap", "guided")
 # One particle of so many is a bootstrap draw in a guided jump.
 _FREE = 16
 # Images from which the covariance is estimated, and Newton steps towards the maximum.
@@ -86,24 +84,6 @@ class Outlook(NamedTuple):
 def first_outlook(dtype: jnp.dtype) -> Outlook:
     """Return the outlook before the first jump, which is guided."""
     return Outlook(jnp.asarray(-jnp.inf, dtype), jnp.log(jnp.asarray(_HOPE, dtype)))
-
-
-def checked_proposal(hidden: Hidden, proposal: str, state: Array, y: Array) -> str:
-    """Return the kind of jumps; `auto` becomes `bootstrap` where guidance is not possible."""
-    if proposal not in PROPOSALS:
-        names = ", ".join(f'"{name}"' for name in PROPOSALS)
-        raise ValueError(f"`proposal` must be one of {names}; got {proposal!r}.")
-    try:
-        eqx.filter_eval_shape(lambda x: jax.hessian(hidden.log_likelihood)(x, y), state)
-    except Exception as error:
-        if proposal == "guided":
-            raise ValueError(
-                "Guided jumps need two derivatives of `observe` in the state, which failed: "
-                f'{type(error).__name__}: {error}. Use `proposal="bootstrap"`.'
-            ) from error
-        return "bootstrap"
-    # The density of a jump composed of subintervals costs far more than a draw.
-    return "bootstrap" if proposal == "auto" and hidden.density.averages else proposal
 
 
 def bootstrap_jump(hidden: Hidden, key: PRNGKeyArray, x: Array, jump: Jump) -> Landed:

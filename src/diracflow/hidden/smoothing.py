@@ -31,10 +31,9 @@ from ..uses.simulation import Paths
 from ..uses.underlying_sde import positive_time
 from ..uses.weights import systematic
 from .filtering import require_evidence
-from .guided_jumps import checked_proposal
-from .hidden_process import Hidden, Observe
+from .hidden_process import Observe
 from .laws_over_time import AbstractHiddenLaws, checked_levels, laws
-from .particle_filter import Schedule, filter_task, known, run
+from .particle_filter import FilterTask, Schedule, checked_proposal, filter_task, known, run
 
 # Fewer different states at one time are reported.
 _FEW = 20
@@ -148,26 +147,24 @@ def smooth(
     start_key, *keys = jr.split(checked_key(key), 3)
     data = times, observations, unit
     task = filter_task(start_key, density, data, observe, particles, initial, start, params)
-    return _smoothed(*task, keys, **options)
+    return _smoothed(task, keys, **options)
 
 
 def _smoothed(
-    hidden: Hidden,
-    plan: Schedule,
-    x: Float[Array, "particles d"],
+    task: FilterTask,
     keys: list[PRNGKeyArray],
     paths: int | None = None,
     candidates: int = 16,
     proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Smoothed:
+    plan, x = task.plan, task.x
     count = len(x) if paths is None else checked_count("paths", paths)
     rivals = checked_count("candidates", candidates, least=0)
     levels = checked_levels(quantiles)
-    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
-    found = run(hidden, keys[0], x, plan, None, proposal, True)
+    found = run(task, keys[0], None, checked_proposal(task, proposal), True)
     require_evidence(plan, found["log_evidences"][plan.last_jump])
-    states, distinct = _backward(hidden, keys[1], x, found, plan, count, rivals)
+    states, distinct = _backward(task, keys[1], found, count, rivals)
     ends = plan.last_jump + 1
     _warn_if_few(plan, distinct[ends])
     equal = jnp.full(count, 1 / count, x.dtype)
@@ -182,8 +179,8 @@ def _smoothed(
         distinct=distinct[ends] / count,
         paths=states[:, ends],
         chain=Paths(instants, states[:, first:]),
-        density=hidden.density,
-        params=hidden.params,
+        density=task.hidden.density,
+        params=task.hidden.params,
         **summaries,
         **{name: found[name][plan.last_jump] for name in of_filter},
     )
@@ -191,16 +188,14 @@ def _smoothed(
 
 @eqx.filter_jit
 def _backward(
-    hidden: Hidden,
+    task: FilterTask,
     key: PRNGKeyArray,
-    x: Float[Array, "particles d"],
     found: dict[str, Any],
-    plan: Schedule,
     paths: int,
     candidates: int,
 ) -> tuple[Float[Array, "paths jumps+1 d"], Int[Array, " jumps+1"]]:
     """Return paths from the start through the ends of all jumps, and counts of distinct states."""
-    last_key, key = jr.split(key)
+    (hidden, plan, x), (last_key, key) = task, jr.split(key)
     particles = jnp.concatenate([x[None], found["particles"]])
     weights = jnp.concatenate([jnp.full((1, len(x)), 1 / len(x), x.dtype), found["weights"]])
     everyone = jnp.arange(len(x), dtype=found["parents"].dtype)

@@ -3,14 +3,14 @@
 No path is simulated between the times, so that there is no discretisation error.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from ..distribution.lazy_plot import Drawn
 from ..sde.argument_checks import checked_count, checked_key, checked_point, real_numbers
@@ -83,25 +83,32 @@ def simulate(
     times, _ = in_unit(times, None, unit)
     count = checked_count("paths", paths)
     began = began_at(density, start, "start")
-    instants, gaps, jumps = jumps_to(times, began, density.horizon)
-    lengths = np.repeat(gaps / jumps, jumps)
-    begins = began + np.cumsum(np.append(0.0, lengths[:-1]))
-    check_start_times(density, jnp.asarray(begins), "simulate")
+    jumps = jumps_to(density, times, began, "simulate")
     scalar = density.dim == 1 and not isinstance(x0, AbstractLaw) and np.ndim(x0) == 0
     start_key, jump_key = jr.split(key)
     first = _first_states(start_key, density, x0, count)
-    require_reusable(density, params, began, float(np.sum(gaps)), first[:3])
-    table = jnp.asarray(lengths), jnp.asarray(begins), jr.split(jump_key, len(lengths))
-    longest = jnp.asarray(max(float(np.max(lengths)), np.finfo(np.float32).tiny))
+    require_reusable(density, params, began, float(jumps.times[-1] - began), first[:3])
+    keys = jr.split(jump_key, len(jumps.gaps))
+    table = jnp.asarray(jumps.gaps), jnp.asarray(jumps.begins), keys
+    longest = jnp.asarray(max(float(np.max(jumps.gaps)), np.finfo(np.float32).tiny))
     states = _jump(density._restricted(longest), first, table, params)
-    states = jnp.moveaxis(states[np.cumsum(jumps) - 1], 0, 1)
-    return Paths(jnp.asarray(instants), states[..., 0] if scalar else states)
+    states = jnp.moveaxis(states[jumps.last], 0, 1)
+    return Paths(jnp.asarray(jumps.times), states[..., 0] if scalar else states)
+
+
+class Jumps(NamedTuple):
+    """Jumps through increasing times; those within a long gap are equal."""
+
+    times: Float[np.ndarray, " n"]
+    last: Int[np.ndarray, " n"]  # index of the jump that ends at each time
+    begins: Float[np.ndarray, " jumps"]  # times at which jumps start
+    gaps: Float[np.ndarray, " jumps"]
 
 
 def jumps_to(
-    times: ArrayLike, start: float, horizon: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked times, the gaps before them, and the number of equal jumps in each gap."""
+    density: AbstractTransitionDensity, times: ArrayLike, start: float, name: str
+) -> Jumps:
+    """Return jumps within the density's horizon; `name` is what errors about start times name."""
     instants = np.asarray(real_numbers("times", times), dtype=float)
     if instants.ndim != 1 or len(instants) == 0:
         raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
@@ -120,7 +127,11 @@ def jumps_to(
         )
     gaps = np.diff(instants, prepend=start)
     # A gap equal to the horizon must pass although the subtraction may have rounded it upwards.
-    return instants, gaps, np.maximum(1, np.ceil(gaps / horizon - 1e-9)).astype(int)
+    counts = np.maximum(1, np.ceil(gaps / density.horizon - 1e-9)).astype(int)
+    lengths = np.repeat(gaps / counts, counts)
+    begins = start + np.cumsum(np.append(0.0, lengths[:-1]))
+    check_start_times(density, jnp.asarray(begins), name)
+    return Jumps(instants, np.cumsum(counts) - 1, begins, lengths)
 
 
 def _first_states(
