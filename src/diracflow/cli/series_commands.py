@@ -22,7 +22,7 @@ from .terminal import emit
 if TYPE_CHECKING:
     from jaxtyping import Array  # which imports JAX
 
-    from ..hidden.hidden_process import Observe
+    from ..hidden.guided_jumps import Observe
 
 
 class Seen(NamedTuple):

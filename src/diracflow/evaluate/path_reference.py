@@ -165,17 +165,12 @@ def measured_distance(
     for kernel in _KERNELS[1:]:
         before, last = last, estimate(kernel)
         change = abs(last.value - before.value)
-        best = min(
-            best, MeasuredDistance(last.value, float(np.hypot(last.stderr, change))), key=_noise
-        )
+        found = MeasuredDistance(last.value, float(np.hypot(last.stderr, change)))
+        best = min(best, found, key=lambda distance: distance.stderr)
         # Shorter kernels have more noise, which at last outweighs what they gain.
         if change <= last.stderr or last.stderr > best.stderr:
             break
     return best
-
-
-def _noise(found: MeasuredDistance) -> float:
-    return found.stderr
 
 
 def _distance(found: Reference, log_q: Float[np.ndarray, " n"]) -> MeasuredDistance:

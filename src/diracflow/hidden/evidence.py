@@ -21,7 +21,7 @@ from ..transition.programs import images
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.underlying_sde import positive_time
 from ..uses.weights import systematic
-from .hidden_process import Observe
+from .guided_jumps import Observe
 from .hilbert import curve_order
 from .particle_filter import Schedule
 

@@ -23,7 +23,7 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.weights import WeightsVanished
-from .hidden_process import Observe
+from .guided_jumps import Observe
 from .laws_over_time import AbstractHiddenLaws, checked_levels
 from .particle_filter import FilterTask, Schedule, checked_proposal, filter_task, known, run
 

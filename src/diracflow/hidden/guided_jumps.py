@@ -15,8 +15,10 @@ effective particles. `Outlook` decides before each jump, from earlier jumps alon
 therefore remains unbiased.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -25,10 +27,14 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..equation.small_matrices import cholesky, solve_lower
+from ..sde.domains import each
 from ..source.gaussian_source import standard_log_prob
+from ..transition.batching import in_batches
+from ..transition.programs import images
+from ..transition.transition_density import AbstractTransitionDensity, checked_query
 from ..uses import simulation
+from ..uses.underlying_sde import conditioning_at
 from ..uses.weights import systematic
-from .hidden_process import Hidden
 
 # One particle of so many is a bootstrap draw in a guided jump.
 _FREE = 16
@@ -40,6 +46,38 @@ _WIDENING = 1.1
 _COST, _HOPE = 3.0, 10.0
 # Weight of the last jump in what is expected of the next, and speed at which hope returns.
 _NEWS, _RETURN = 0.5, 0.1
+
+
+Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
+
+
+class Hidden(eqx.Module):
+    """A hidden process with its parameters, and the log-likelihood of one observation."""
+
+    density: AbstractTransitionDensity
+    observe: Observe
+    params: dict[str, Array]
+
+    def conditioning(self, begin: Float[Array, ""]) -> dict[str, Any]:
+        """Return the keyword arguments of a query that starts at the time `begin`."""
+        return conditioning_at(self.density, self.params, begin)
+
+    def images(self, noise: Array, t: Array, x: Array, begin: Array) -> Float[Array, "n d"]:
+        """Map standard normal numbers to states, a time `t` after the states `x`."""
+        t, start = checked_query(self.density, t, x0=x, **self.conditioning(begin))
+        return in_batches(images, self.density, t, noise, start)
+
+    def log_likelihood(self, x: Float[Array, " d"], y: Array) -> Float[Array, ""]:
+        """Return the log-likelihood of an observation at one state."""
+        return jnp.asarray(self.observe(x, y), x.dtype)
+
+    def log_likelihoods(self, x: Float[Array, "n d"], y: Array) -> Float[Array, " n"]:
+        """Return the log-likelihood of an observation at each state."""
+        return jax.vmap(lambda x: self.log_likelihood(x, y))(x)
+
+    def mapped(self, method: str, x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """Apply a map of the domain to each component: `to_real`, `from_real` or `log_slope`."""
+        return each(self.density.domain, method, x)
 
 
 class Jump(NamedTuple):

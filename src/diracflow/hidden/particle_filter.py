@@ -23,8 +23,7 @@ from ..uses.observed import in_unit
 from ..uses.simulation import jumps_to
 from ..uses.underlying_sde import began_at, require_reusable, scalars
 from ..uses.weights import effective_fraction, systematic
-from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
-from .hidden_process import Hidden, Observe
+from .guided_jumps import Hidden, Jump, Landed, Observe, bootstrap_jump, first_outlook, guided_jump
 from .laws_over_time import laws
 
 _PROPOSALS = ("auto", "bootstrap", "guided")

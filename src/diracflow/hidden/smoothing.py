@@ -31,7 +31,7 @@ from ..uses.simulation import Paths
 from ..uses.underlying_sde import positive_time
 from ..uses.weights import systematic
 from .filtering import require_evidence
-from .hidden_process import Observe
+from .guided_jumps import Observe
 from .laws_over_time import AbstractHiddenLaws, checked_levels, laws
 from .particle_filter import FilterTask, Schedule, checked_proposal, filter_task, known, run
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..hidden.evidence import HiddenProcess, Run
-from ..hidden.hidden_process import Observe
+from ..hidden.guided_jumps import Observe
 from ..hidden.particle_filter import check_model, initial_law, schedule
 from ..sde.argument_checks import checked_count, checked_number
 from ..sde.laws import AbstractLaw

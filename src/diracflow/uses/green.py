@@ -5,8 +5,10 @@ a time $t$ a law $p_0$ becomes $\int \rho(x | t, x_0)\,p_0(x_0)\,dx_0$. We
 average over starts, in log space, since transition densities underflow.
 
 At short times few draws of $p_0$ lie where $\rho(x | t, \cdot)$ has its mass. Where the density of
-$p_0$ is known, half of the starts are therefore drawn near $x$, from the Gaussian of
-`diracflow.uses.reversal`, and all are weighted by $p_0$ over the density they were drawn from.
+$p_0$ is known, half of the starts are therefore drawn near $x$, and all are weighted by $p_0$ over
+the density they were drawn from. As a function of $x_0$ the transition density is, for short times,
+nearly a Gaussian about $x - t\,b$ with covariance $t\,\Sigma$. One Newton step from $x_0 = x$ finds
+it, and is exact for linear SDEs at any time.
 """
 
 import abc
@@ -22,6 +24,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..distribution.abstract_distribution import POINTS, AbstractDistribution, Traits
 from ..distribution.weighted_points import WeightedPoints
+from ..equation.moving_frame import Frame
 from ..sde.argument_checks import checked_count, checked_point, real_numbers
 from ..sde.delegation import delegated
 from ..sde.laws import AbstractLaw
@@ -31,13 +34,15 @@ from ..source.gaussian_source import standard_log_prob
 from ..transition.batching import in_batches
 from ..transition.programs import StartMixture, images, log_probs
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
-from .reversal import reversed_gaussian
 from .underlying_sde import require_one_time, scalars
 
 # Pairs of query point and start evaluated at once.
 _CHUNK = 2**16
 # Independently scrambled quasi-random sets of starts; their spread is the standard error.
 _SETS = 8
+# Variances are enlarged by this factor, so that the tails of the Gaussian lie above those of the
+# density and importance weights stay bounded.
+_WIDENING = 1.3
 # Simulated paths from all draws, if the density averages over intermediate states.
 _PATHS = 4096
 
@@ -164,6 +169,32 @@ class PropagatedLaw(AbstractPropagated):
         log_drawn = jnp.logaddexp(log_p0, log_near) - jnp.log(2.0)
         log_terms = jnp.where(possible, log_rho + log_p0 - log_drawn, -jnp.inf)
         return logsumexp(log_terms, axis=1) - jnp.log(x0.shape[1])
+
+
+def reversed_gaussian(
+    density: AbstractTransitionDensity,
+    state: Any,
+    x: Float[Array, " d"],
+    tail: Float[Array, " k"],
+    widest: Float[Array, ""],
+) -> Frame:
+    """Return the Gaussian of starts for one end point `x`; `state` is `density._at_time(t)`.
+
+    `tail` is appended to every start. Standard deviations are at most `widest`, for densities that
+    hardly depend on the start.
+    """
+
+    def log_prob(x0: Float[Array, " d"]) -> Float[Array, ""]:
+        return density._log_prob(state, x, jnp.concatenate([x0, tail]))
+
+    gradient, hessian = jax.grad(log_prob)(x), jax.hessian(log_prob)(x)
+    # The derivatives are undefined at points that no start reaches; any Gaussian is valid there.
+    known = jnp.all(jnp.isfinite(hessian)) & jnp.all(jnp.isfinite(gradient))
+    precision, axes = jnp.linalg.eigh(jnp.where(known, -hessian, jnp.eye(len(x))))
+    variances = 1 / jnp.maximum(precision, widest**-2)
+    step = axes @ (variances * (axes.T @ jnp.where(known, gradient, 0.0)))
+    covariance = _WIDENING * axes @ jnp.diag(variances) @ axes.T
+    return Frame(x + step, jnp.linalg.cholesky(covariance))
 
 
 def propagate(
