@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
 from .lines import lines_of
-from .panels import PANELS, panel_nodes, panel_quantile, panel_tails
+from .panels import PANELS, panel_nodes, tails_of
+from .root_finding import quantile
 from .weighted_points import Estimate, WeightedPoints
 
 if TYPE_CHECKING:
@@ -43,15 +44,21 @@ class Integrated(NamedTuple):
     law: "AbstractDistribution"
 
     def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
-        tails = panel_tails(self.law, x)
+        tails = self._tails(x, PANELS)
         if not error:
             below, above = (Estimate(a, jnp.zeros_like(a)) for a in tails)
             return below, above
-        inner, others = self._density_error(), panel_tails(self.law, x, PANELS * 3 // 4)
+        inner, others = self._density_error(), self._tails(x, PANELS * 3 // 4)
         below, above = (
             Estimate(a, jnp.abs(a - b) + inner * jnp.minimum(a, 1 - a))
             for a, b in zip(tails, others, strict=True)
         )
+        return below, above
+
+    def _tails(self, x: Float[Array, "*batch"], count: int) -> tuple[Array, Array]:
+        """Return the probabilities below and above `x`, summed over panels."""
+        found = tails_of(self.law, count)
+        below, above, _ = found.tails(found.panels.variable(x))
         return below, above
 
     def _density_error(self) -> Float[Array, "*batch"]:
@@ -63,7 +70,9 @@ class Integrated(NamedTuple):
         return nodes.mean(error(nodes.x)).value
 
     def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
-        return panel_quantile(self.law, q, upper)
+        found = tails_of(self.law, PANELS)
+        q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, self.law.batch_shape))
+        return found.panels.state(quantile(found, q, upper))
 
 
 class Counted(NamedTuple):

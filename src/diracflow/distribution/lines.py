@@ -8,7 +8,7 @@ of $T_i$, the component hardly depends on $w$: for a linear map it does not, and
 exact.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -35,10 +35,6 @@ _STENCIL = 7
 _COARSE = 16
 # Smallest slope within a cell: at a turning point the density of a line is infinite.
 _FLAT = 1e-12
-# Part of a cell by which a Newton step may leave the bracket of the zero.
-_ROUNDING = 1e-6
-# Newton steps within a cell; a bisection replaces those that leave the bracket.
-_ITERATIONS = 6
 
 
 class Tails(NamedTuple):
@@ -199,20 +195,10 @@ def _crossing(left: Array, right: Array, first: Array, last: Array) -> tuple[Arr
         value = left + s * (first + s * (square + s * cube))
         return value, first + s * (2 * square + s * 3 * cube)
 
-    def improve(_: Any, bracket: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        s, low, high = bracket
-        value, slope = cubic(s)
-        beyond = value * jnp.sign(right - left) > 0
-        low, high = jnp.where(beyond, low, s), jnp.where(beyond, s, high)
-        newton = s - value / jnp.where(slope == 0, 1.0, slope)
-        # Near the zero, rounding may place a Newton step just outside the bracket.
-        inside = (newton >= low - _ROUNDING) & (newton <= high + _ROUNDING)
-        better = jnp.where(inside, jnp.clip(newton, 0.0, 1.0), 0.5 * (low + high))
-        return better, low, high
-
-    start = -left / (right - left), jnp.zeros_like(left), jnp.ones_like(left)
-    fixed = jax.lax.stop_gradient
-    s = fixed(jax.lax.fori_loop(0, _ITERATIONS, improve, start)[0])
+    sign, fixed = jnp.sign(right - left), jax.lax.stop_gradient
+    ends = jnp.zeros_like(left), jnp.ones_like(left)
+    increasing = lambda s: (cubic(s)[0] * sign, cubic(s)[1] * sign)
+    s = fixed(increasing_root(increasing, *ends, -left / (right - left)))
     # One more Newton step carries the derivatives of the implicit function.
     value, slope = cubic(s)
     return s - value / fixed(jnp.where(slope == 0, jnp.inf, slope)), slope

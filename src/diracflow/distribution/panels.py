@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
-from .root_finding import NODE_WEIGHTS, NODES, panel_points, quantile, without_gradient
+from .root_finding import NODE_WEIGHTS, NODES, panel_points, without_gradient
 from .weighted_points import WeightedPoints
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class Panels(eqx.Module):
         return _placed(self.law.domain[0], self.centre, self.scale, u)[0]
 
     def variable(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Return the values of the variable at states inside the domain."""
-        centre, scale = _leading(x.ndim, self.centre, self.scale)
-        return jnp.arcsinh((self.law.domain[0].to_real(x) - centre) / scale)
+        """Return the values of the variable at states inside the domain, within the panels."""
+        centre, scale, *ends = _leading(x.ndim, self.centre, self.scale, self.low, self.high)
+        return jnp.clip(jnp.arcsinh((self.law.domain[0].to_real(x) - centre) / scale), *ends)
 
     def log_density(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the log-density of the variable, minus infinity where it is not defined."""
@@ -180,28 +180,8 @@ def panel_nodes(law: "AbstractDistribution", count: int) -> WeightedPoints:
     return WeightedPoints(x, weights)
 
 
-def tails_of(law: "AbstractDistribution", count: int = PANELS) -> PanelTails:
+def tails_of(law: "AbstractDistribution", count: int) -> PanelTails:
     """Return the distribution function of a law, summed over panels."""
     panels = panels_of(law, count)
     weights = panels.nodes()[1]
     return PanelTails(panels, jnp.sum(weights.reshape(count, -1, *weights.shape[1:]), axis=1))
-
-
-def panel_tails(
-    law: "AbstractDistribution", x: Float[Array, "*batch"], count: int = PANELS
-) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
-    """Return the probabilities below and above `x` inside the domain."""
-    found = tails_of(law, count)
-    u = found.panels.variable(x)
-    ends = _leading(u.ndim, found.panels.low, found.panels.high)
-    below, above, _ = found.tails(jnp.clip(u, *ends))
-    return below, above
-
-
-def panel_quantile(
-    law: "AbstractDistribution", q: Float[Array, "*batch"], upper: bool
-) -> Float[Array, "*batch"]:
-    """Return the state with probability `q` below it, or above it if `upper`."""
-    q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, law.batch_shape))
-    found = tails_of(law)
-    return found.panels.state(quantile(found, q, upper))

@@ -139,26 +139,18 @@ def _some(path: np.ndarray, draws: Records) -> tuple[np.ndarray, Records]:
 def _warn(
     process: HiddenProcess, draws: Records, path: np.ndarray, outside: float, undefined: float
 ) -> None:
-    if outside > _OUTSIDE:
-        _tell(
-            f"{outside:.1%} of the drawn states lie outside the law of starts that the density was "
-            "learned for. Learn it with wider `starts`."
-        )
-    if undefined > 0:
-        _tell(
-            f"The evidence was NaN for {undefined:.2%} of the proposals, which were rejected. "
-            "`observe` must return finite numbers or -inf."
-        )
     components = [str(i + 1) for i in np.flatnonzero(uninformed(process, draws, path))]
-    if components:
-        _tell(
-            f"The observations say almost nothing about component {', '.join(components)} of the "
-            "state: its law given the observations is that without them."
-        )
-
-
-def _tell(text: str) -> None:
-    warnings.warn(text, stacklevel=6)
+    texts = {
+        f"{outside:.1%} of the drawn states lie outside the law of starts that the density was "
+        "learned for. Learn it with wider `starts`.": outside > _OUTSIDE,
+        f"The evidence was NaN for {undefined:.2%} of the proposals, which were rejected. "
+        "`observe` must return finite numbers or -inf.": undefined > 0,
+        f"The observations say almost nothing about component {', '.join(components)} of the "
+        "state: its law given the observations is that without them.": bool(components),
+    }
+    for text, needed in texts.items():
+        if needed:
+            warnings.warn(text, stacklevel=5)
 
 
 def uninformed(process: HiddenProcess, draws: Records, path: np.ndarray) -> np.ndarray:

@@ -138,19 +138,22 @@ def _log_cosh(y: Array) -> Array:
 
 
 class AbstractNormalDensity(AbstractExactDensity):
-    """The density of one component that is normal, with mean and standard deviation `_law`."""
+    """The density of one component whose image on the real line is normal."""
 
     @abc.abstractmethod
     def _law(self, t: Array, start: Float[Array, " 1+k"]) -> tuple[Array, Array]:
-        """Return mean and standard deviation."""
+        """Return mean and standard deviation of the image."""
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
-        mean, deviation = self._law(state, x0)
-        return norm.logpdf(x[0], mean, deviation)
+        [part], (mean, deviation) = self.domain, self._law(state, x0)
+        inside = part.contains(x[0])
+        known = jnp.where(inside, x[0], part.centre)
+        value = norm.logpdf(part.to_real(known), mean, deviation) + part.log_slope(known)
+        return jnp.where(inside, value, -jnp.inf)
 
     def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " 1"]:
         mean, deviation = self._law(state, x0)
-        return mean + deviation * noise
+        return self.domain[0].from_real(mean + deviation * noise)
 
 
 class ExactOrnsteinUhlenbeck(AbstractNormalDensity):
@@ -216,7 +219,7 @@ class ExactSeasonal(AbstractNormalDensity):
         return self.level + self.amplitude * self.rate / (self.rate**2 + turn**2) * wave
 
 
-class ExactGeometricBrownian(AbstractExactDensity):
+class ExactGeometricBrownian(AbstractNormalDensity):
     r"""Transition density of $dX = \mu X\,dt + \sigma X\,dW$ on the positive half line.
 
     The parameters are `rate` $\mu$ (any number) and `noise` $\sigma > 0$. Starts must be positive.
@@ -229,18 +232,7 @@ class ExactGeometricBrownian(AbstractExactDensity):
         self.params = ("rate", "noise")
         self.dim = self.noise_dim = 1
 
-    def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
-        mean, deviation = self._log_law(state, x0)
-        positive = x[0] > 0
-        log_x = jnp.log(jnp.where(positive, x[0], 1.0))
-        return jnp.where(positive, norm.logpdf(log_x, mean, deviation) - log_x, -jnp.inf)
-
-    def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " 1"]:
-        mean, deviation = self._log_law(state, x0)
-        return jnp.exp(mean + deviation * noise)
-
-    def _log_law(self, t: Array, start: Float[Array, " 3"]) -> tuple[Array, Array]:
-        """Return mean and standard deviation of the logarithm."""
+    def _law(self, t: Array, start: Float[Array, " 3"]) -> tuple[Array, Array]:
         x0, rate, noise = start
         return jnp.log(x0) + (rate - noise**2 / 2) * t, noise * jnp.sqrt(t)
 

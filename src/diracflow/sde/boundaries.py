@@ -140,11 +140,11 @@ def _power(index: np.ndarray, log_speed: np.ndarray, step: float) -> np.ndarray:
     Over a step towards the boundary $g = s'M$ becomes $e^{Rh}g + (2\delta/a)(e^{Rh} - 1)/R$, where
     $R$ is the index. `log_speed` is $\log(2\delta^2/a)$. The recursion is for $\log(\delta g)$.
     """
-    value, values = np.full(len(index), -np.inf), []
-    for k in range(index.shape[1]):
-        growth = index[:, k] * step
-        mean = np.where(np.abs(growth) < 1e-8, 1.0, np.expm1(-np.abs(growth)) / -np.abs(growth))
-        added = log_speed[:, k] + np.log(step * mean) + np.maximum(growth, 0.0)
-        value = np.logaddexp(value + growth, added) - step
-        values.append(value)
-    return -(values[-1] - values[-1 - _STEPS]) / (_STEPS * step)
+    growth = index * step
+    size = np.abs(growth)
+    mean = np.where(size < 1e-8, 1.0, np.expm1(-size) / -np.maximum(size, 1e-8))
+    added = log_speed + np.log(step * mean) + np.maximum(growth, 0.0) - step
+    # All terms relative to the factors by which they grow until the last.
+    factors = np.cumsum(growth - step, axis=1)
+    values = factors + np.logaddexp.accumulate(added - factors, axis=1)
+    return -(values[:, -1] - values[:, -1 - _STEPS]) / (_STEPS * step)

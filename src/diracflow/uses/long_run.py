@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import ks_2samp
 
 from ..distribution.abstract_distribution import AbstractDistribution
 from ..distribution.weighted_points import WeightedPoints
@@ -148,9 +149,5 @@ def _far_apart(
 
 def _distance(a: Float[Array, "n d"], b: Float[Array, "n d"]) -> float:
     """Return the largest difference of the empirical distribution functions of a component."""
-    worst = 0.0
-    for x, y in zip(np.sort(a, axis=0).T, np.sort(b, axis=0).T, strict=True):
-        both = np.concatenate([x, y])
-        below = [np.searchsorted(z, both, side="right") / len(z) for z in (x, y)]
-        worst = max(worst, float(np.max(np.abs(below[0] - below[1]))))
-    return worst
+    columns = zip(np.asarray(a).T, np.asarray(b).T, strict=True)
+    return max(float(ks_2samp(x, y, method="asymp").statistic) for x, y in columns)
