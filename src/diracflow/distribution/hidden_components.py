@@ -76,11 +76,6 @@ class Nodes(NamedTuple):
         ratios = jnp.exp(parts - jnp.where(jnp.isfinite(value), value, 0.0)[None])
         return value, jnp.std(ratios, axis=0, ddof=1) / np.sqrt(len(parts))
 
-    def effective_share(self) -> Float[Array, "*batch"]:
-        """Return the effective sample size divided by the number of points."""
-        weights = jax.nn.softmax(self.log_weights.reshape(-1, *self.log_weights.shape[2:]), axis=0)
-        return 1 / (len(weights) * jnp.sum(weights**2, axis=0))
-
 
 class HiddenComponents(eqx.Module):
     """The density of a law as a function of its hidden components, given the known ones."""
