@@ -7,6 +7,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 # Most components of which all but one are integrated by quadrature.
 _QUADRATURE = 3
-# Weighted points, where there is no other method.
-_POINTS = 2**15
+# Weighted points, where there is no other method, and points that they are compared with at once.
+_POINTS, _TOGETHER = 2**15, 16
 
 
 class Component(Protocol):
@@ -78,14 +79,29 @@ class Integrated(NamedTuple):
 class Counted(NamedTuple):
     """Weighted points of one component."""
 
-    points: WeightedPoints
+    points: WeightedPoints  # without an axis of components
 
     def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
-        value, spread = (a[..., 0] for a in self.points.cdf(x[..., None]))
+        batch = x.shape[x.ndim + 2 - self.points.x.ndim :]
+        below = lambda row: self.points.mean((self.points.x <= row[None, None]).astype(x.dtype))
+        found = jax.lax.map(below, x.reshape(-1, *batch), batch_size=_TOGETHER)
+        value, spread = (a.reshape(x.shape) for a in found)
         return Estimate(value, spread), Estimate(1 - value, spread)
 
     def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
-        return self.points.ppf(1 - q if upper else q)[..., 0]
+        sets, count, *batch = self.points.x.shape
+        full = np.broadcast_shapes(q.shape, tuple(batch))
+        tables = (jnp.broadcast_to(a, self.points.x.shape) for a in self.points)
+        x, weights = (table.reshape(sets * count, -1).T for table in tables)
+        levels = jnp.broadcast_to(1 - q if upper else q, full).reshape(-1, len(x)).T
+        return jax.vmap(_interpolated)(x, weights / sets, levels).T.reshape(full)
+
+
+def _interpolated(x: Float[Array, " n"], weights: Array, q: Array) -> Float[Array, " q"]:
+    """Return quantiles of weighted points, interpolated between them."""
+    order = jnp.argsort(x)
+    cumulated = jnp.cumsum(weights[order]) - weights[order] / 2  # in the middle of each weight
+    return jnp.interp(q, cumulated, x[order])
 
 
 def components_of(law: "AbstractDistribution") -> list[Component]:
@@ -99,7 +115,7 @@ def components_of(law: "AbstractDistribution") -> list[Component]:
     if whole._traits.cheap and whole.dim <= _QUADRATURE:
         return [Integrated(whole.marginal(index)) for _, index in origins]
     x, weights = whole._simulated(_POINTS, 0)
-    return [Counted(WeightedPoints(x[..., i : i + 1], weights)) for _, i in origins]
+    return [Counted(WeightedPoints(x[..., i], weights)) for _, i in origins]
 
 
 def _estimate(
