@@ -131,9 +131,7 @@ def _one_bound(
     return first.bound + each.mean() + task.gap, np.sqrt(variance)
 
 
-@eqx.filter_jit
-def _divided(density: "ComposedDensity", t: Float[Array, ""]) -> Subintervals:
-    return density._at_time(t)
+_divided = eqx.filter_jit(lambda density, t: density._at_time(t))
 
 
 @eqx.filter_jit

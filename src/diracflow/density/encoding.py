@@ -30,7 +30,7 @@ from ..source.separation import rotated_sde
 from ..storage.codec import Decoder, Encoder
 from ..storage.strict_json import DataFileError
 from ..training import state
-from . import composed, lattice, learned, provenance
+from . import abstract_learned, composed, lattice, learned
 from .summary import equation_text
 
 # Largest dimension of a state, and largest number of Brownian motions, in a file.
@@ -111,7 +111,7 @@ _NAMES: dict[Any, str] = {
     learned: "TransitionDensity",
     composed: "ComposedDensity",
     lattice: "Lattice",
-    provenance: "Provenance",
+    abstract_learned: "Provenance",
     plan: "Plan",
     state: "Record Status Trajectory",
     fingerprint: "Fingerprint",

@@ -24,10 +24,9 @@ from ..sde.sde import SDE
 from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
-from .abstract_learned import AbstractLearnedDensity
+from .abstract_learned import AbstractLearnedDensity, Provenance
 from .composed import ComposedDensity
 from .guard import guard, known_inside, tell_of_float32
-from .provenance import Provenance
 from .subintervals import division
 
 # Endings of a training after which there may be no density at later times.

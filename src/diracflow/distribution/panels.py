@@ -56,12 +56,13 @@ class Panels(eqx.Module):
     def log_density(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the log-density of the variable, minus infinity where it is not defined."""
         x, change = _placed(self.law.domain[0], self.centre, self.scale, u)
-        return _changed(self.law._log_probs(x[..., None]), change)
+        value = self.law._log_probs(x[..., None]) + change
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def nodes(self) -> tuple[Float[Array, "n *batch"], Float[Array, "n *batch"]]:
         """Return the nodes of all panels, and their weights times the density."""
         u, weights = panel_points(self.low, self.width, self.count)
-        return u, _weighted_by(weights, self.log_density(u))
+        return u, weights * jnp.exp(self.log_density(u))
 
 
 class PanelTails(NamedTuple):
@@ -104,17 +105,6 @@ def _placed(domain: AbstractDomain, centre: Array, scale: Array, u: Array) -> tu
 
 
 @eqx.filter_jit
-def _changed(log_prob: Array, change: Array) -> Array:
-    value = log_prob + change
-    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
-
-
-@eqx.filter_jit
-def _weighted_by(weights: Array, log_density: Array) -> Array:
-    return weights * jnp.exp(log_density)
-
-
-@eqx.filter_jit
 def _tail_points(low: Array, width: Array, count: int, u: Array) -> tuple[Array, Array]:
     """Return the nodes between a value and both ends of its panel, the value, and the panel."""
     low, width = _leading(u.ndim, low, width)
@@ -142,13 +132,6 @@ def _tail_sums(
 
 
 @eqx.filter_jit
-def _located(domain: AbstractDomain, points: WeightedPoints) -> tuple[Array, Array]:
-    """Return mean and standard deviation on the real line."""
-    mean, covariance = WeightedPoints(domain.to_real(points.x), points.weights).moments()
-    return mean[..., 0], jnp.sqrt(covariance[..., 0, 0])
-
-
-@eqx.filter_jit
 def _ends(grid: Array, heights: Array) -> tuple[Array, Array]:
     """Return the interval outside of which the mass is below rounding, in both tails."""
     floor = jnp.max(heights, axis=0, keepdims=True) + 3 * jnp.log(jnp.finfo(grid.dtype).eps)
@@ -160,7 +143,9 @@ def _ends(grid: Array, heights: Array) -> tuple[Array, Array]:
 def panels_of(law: "AbstractDistribution", count: int) -> Panels:
     """Return panels that cover a law. They do not depend on derivatives."""
     fixed = without_gradient(law)
-    mean, scale = _located(law.domain[0], fixed._simulated(LOCATING, 0))
+    x, weights = fixed._simulated(LOCATING, 0)
+    mean, covariance = WeightedPoints(law.domain[0].to_real(x), weights).moments()
+    mean, scale = mean[..., 0], jnp.sqrt(covariance[..., 0, 0])
     grid = jnp.asarray(_GRID, scale.dtype).reshape(-1, *[1] * scale.ndim)
     grid = jnp.broadcast_to(grid, (len(grid), *scale.shape))
     heights = Panels(fixed, mean, scale, mean, scale, 1).log_density(grid)
