@@ -5,7 +5,7 @@
 - Otherwise: the fraction of weighted points.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
-from .lines import lines_of
+from .lines import Lines, lines_of
 from .panels import PANELS, panel_nodes, tails_of
 from .root_finding import quantile
 from .weighted_points import Estimate, WeightedPoints
@@ -27,24 +27,13 @@ _QUADRATURE = 3
 _POINTS, _TOGETHER = 2**15, 16
 
 
-class Component(Protocol):
-    """The distribution function of one component and its inverse."""
-
-    def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
-        """Return the probabilities below and above `x` inside, with standard errors if `error`."""
-        ...
-
-    def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
-        """Return the state with probability `q` below it, or above it if `upper`."""
-        ...
-
-
 class Integrated(NamedTuple):
     """A law of one component whose density is integrated over panels."""
 
     law: "AbstractDistribution"
 
     def estimate(self, x: Float[Array, "*batch"], error: bool) -> tuple[Estimate, Estimate]:
+        """Return the probabilities below and above `x` inside, with standard errors if `error`."""
         tails = self._tails(x, PANELS)
         if not error:
             below, above = (Estimate(a, jnp.zeros_like(a)) for a in tails)
@@ -102,6 +91,10 @@ def _interpolated(x: Float[Array, " n"], weights: Array, q: Array) -> Float[Arra
     order = jnp.argsort(x)
     cumulated = jnp.cumsum(weights[order]) - weights[order] / 2  # in the middle of each weight
     return jnp.interp(q, cumulated, x[order])
+
+
+# The distribution function of one component, and its inverse.
+Component = Integrated | Counted | Lines
 
 
 def components_of(law: "AbstractDistribution") -> list[Component]:

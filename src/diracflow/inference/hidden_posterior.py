@@ -1,5 +1,6 @@
 """The posterior of SDE parameters given noisy or partial observations."""
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -161,7 +162,7 @@ def uninformed(process: HiddenProcess, draws: Records, path: np.ndarray) -> np.n
     """
     paths, params = _some(path, draws)
     blind = eqx.tree_at(lambda p: p.plan.observed, process, replace_fn=jnp.zeros_like)
-    alone = HiddenProcess(blind.density, blind.observe, blind.plan, blind.first, 1)
+    alone = dataclasses.replace(blind, particles=1)
     run = alone.run(alone.noise(jr.key(0), len(paths)), jax.tree.map(jnp.asarray, params))
     predicted = np.asarray(run.path)
     spread = predicted.var(axis=0).mean(axis=0)
