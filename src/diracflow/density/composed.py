@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from ..certify.certificate import Certificate, CertificateQuery, Estimate
 from ..sde.argument_checks import checked_number
@@ -120,6 +120,9 @@ class ComposedDensity(AbstractLearnedDensity):
     domain = delegated("base.domain")
     start_time = delegated("base.start_time")
     param_bounds = delegated("base.param_bounds")
+    _check_starts = delegated("base._check_starts")
+    _outside = delegated("base._outside")
+    _require_samples = delegated("base._require_samples")
     sde, scope, trajectory, provenance = map(_known, ("sde", "scope", "trajectory", "provenance"))
 
     @property
@@ -216,11 +219,6 @@ class ComposedDensity(AbstractLearnedDensity):
         moved = simulate(self._inner, state, rows, self.chart.start(x0), state.number)
         return self.chart.from_real(moved[: self.dim])
 
-    def _check_starts(
-        self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
-    ) -> None:
-        self.base._check_starts(x0, start, strict)
-
     def _restricted(self, t: Float[Array, "*batch"]) -> AbstractTransitionDensity:
         if isinstance(t, jax.core.Tracer) or t.size == 0:
             return self
@@ -237,12 +235,6 @@ class ComposedDensity(AbstractLearnedDensity):
             paths = jnp.repeat(starts, noise.shape[1] // starts.shape[1], axis=1)
             return StartMixture(self.base, *_last_starts(self, t, paths, noise))
         return StartMixture(self.base, *_lattice_starts(self, self.lattice, t, starts))
-
-    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
-        return self.base._outside(start)
-
-    def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
-        self.base._require_samples(start)
 
     def _why_horizon(self) -> str:
         return " Its `extended(horizon)` composes longer times."

@@ -251,9 +251,7 @@ class Fixed(AbstractExactDensity):
 
     pathwise = delegated("density.pathwise")
     domain = delegated("density.domain")
-
-    def _at_time(self, t: Float[Array, ""]) -> Any:
-        return self.density._at_time(t)
+    _at_time = delegated("density._at_time")
 
     def _log_prob(self, state: Any, x: Array, x0: Array) -> Float[Array, ""]:
         return self.density._log_prob(state, x, self._conditioning(x0))

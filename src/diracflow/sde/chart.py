@@ -117,6 +117,7 @@ class MappedLaw(AbstractLaw):
     chart: Chart
 
     dim = delegated("states.dim")
+    describe = delegated("states.describe")
 
     def expand(self, dim: int) -> "MappedLaw":
         return MappedLaw(self.states.expand(dim), self.chart)
@@ -130,9 +131,6 @@ class MappedLaw(AbstractLaw):
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         state = self._mapped(self.chart.from_real, x)
         return self.states._log_prob(state) - self.chart.log_slope(state[: len(self.chart.maps)])
-
-    def describe(self) -> dict:
-        return self.states.describe()
 
     def _mapped(self, mapping: Callable[[Array], Array], x: Array) -> Array:
         state, rest = jnp.split(x, [len(self.chart.maps)])

@@ -5,8 +5,6 @@ and from themselves at half the time. The first alone would not do: the laws of 
 from two starts approach each other too, but spread forever.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -16,7 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import ks_2samp
 
 from ..distribution.abstract_distribution import AbstractDistribution
-from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_key, checked_number
 from ..sde.delegation import delegated
 from ..sde.domains import each
@@ -46,18 +43,10 @@ class StationaryLaw(AbstractDistribution):
     domain = delegated("law.domain")
     noise_dim = delegated("law.noise_dim")
     _traits = delegated("law._traits")
-
-    def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
-        return self.law._images(noise)
-
-    def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        return self.law._log_probs(x)
-
-    def _simulated(self, points: int, key: Any) -> WeightedPoints:
-        return self.law._simulated(points, key)
-
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        return self.law._draw(key, shape)
+    _images = delegated("law._images")
+    _log_probs = delegated("law._log_probs")
+    _simulated = delegated("law._simulated")
+    _draw = delegated("law._draw")
 
 
 def stationary(
