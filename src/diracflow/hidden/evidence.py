@@ -2,10 +2,10 @@ r"""The evidence of noisy, partial observations as a function of parameters and 
 
 All randomness of a particle filter enters as one array of standard normal numbers: draws of the
 start, of each jump and of each resampling. The transition density maps noise to states smoothly,
-and particles are resampled in their order along a space-filling curve, Hilbert's, by Skilling's
-algorithm (2004). Neighbours along it are near each other. Estimates of the evidence
-for neighbouring parameters and noise are therefore close to each other, which correlated
-pseudo-marginal chains need (Deligiannidis, Doucet and Pitt 2018).
+and particles are resampled in their order along Hilbert's space-filling curve (by the algorithm of
+Skilling 2004), on which neighbours are near each other. Estimates of the evidence for neighbouring
+parameters and noise are therefore close to each other, which correlated pseudo-marginal chains need
+(Deligiannidis, Doucet and Pitt 2018).
 """
 
 from typing import Any
