@@ -8,6 +8,7 @@ of $T_i$, the component hardly depends on $w$: for a linear map it does not, and
 exact.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -189,16 +190,20 @@ def _at_level(lines: Lines, slopes: Array, level: Float[Array, "*batch"]) -> Tai
 
 def _crossing(left: Array, right: Array, first: Array, last: Array) -> tuple[Array, Array]:
     """Return where the cubic with these ends and slopes is zero on (0, 1), and its slope there."""
+    fixed = jax.lax.stop_gradient
     square, cube = 3 * (right - left) - 2 * first - last, first + last - 2 * (right - left)
-
-    def cubic(s: Array) -> tuple[Array, Array]:
-        value = left + s * (first + s * (square + s * cube))
-        return value, first + s * (2 * square + s * 3 * cube)
-
-    sign, fixed = jnp.sign(right - left), jax.lax.stop_gradient
+    coefficients = left, first, square, cube
+    increasing = fixed([a * jnp.sign(right - left) for a in coefficients])
     ends = jnp.zeros_like(left), jnp.ones_like(left)
-    increasing = lambda s: (cubic(s)[0] * sign, cubic(s)[1] * sign)
-    s = fixed(increasing_root(increasing, *ends, -left / (right - left)))
+    start = fixed(-left / (right - left))
+    s = increasing_root(lambda s: _cubic(increasing, s), *ends, start)
     # One more Newton step carries the derivatives of the implicit function.
-    value, slope = cubic(s)
+    value, slope = _cubic(coefficients, s)
     return s - value / fixed(jnp.where(slope == 0, jnp.inf, slope)), slope
+
+
+def _cubic(coefficients: Sequence[Array], s: Array) -> tuple[Array, Array]:
+    """Return the value of a cubic and its slope."""
+    left, first, square, cube = coefficients
+    value = left + s * (first + s * (square + s * cube))
+    return value, first + s * (2 * square + s * 3 * cube)
