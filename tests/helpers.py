@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 
 import diracflow as df
-from diracflow.density.provenance import Provenance
+from diracflow.density.abstract_learned import Provenance
 from diracflow.planning.prepare import _Draft, _shaped, prepare
 from diracflow.planning.settings import settings_for
 from diracflow.sde.chart import chart_for, plain_chart

@@ -16,7 +16,7 @@ import pytest
 
 import diracflow as df
 from diracflow.cli.app import app
-from diracflow.models.model import Model
+from diracflow.models.catalogue import Model
 from helpers import still_density
 
 ROOT = pathlib.Path(__file__).parents[1]

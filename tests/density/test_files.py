@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 import diracflow as df
 from diracflow.density.model_file import FORMAT, read_header
-from diracflow.models.model import Model
+from diracflow.models.catalogue import Model
 from diracflow.source.gaussian_source import AbstractGaussianSource, EulerSource
 from helpers import stepped_density
 

@@ -9,7 +9,8 @@ import pytest
 
 import diracflow as df
 from diracflow.cli.model_commands import check_model, check_text
-from diracflow.evaluate.consistency import agreement_with_paths, chapman_kolmogorov, euler_maruyama
+from diracflow.evaluate.consistency import agreement_with_paths, chapman_kolmogorov
+from diracflow.sde.heun import heun_paths
 
 X0 = np.array([0.4, -0.3])
 
@@ -62,9 +63,10 @@ def test_paths_find_a_shift(trained, getkey):
     assert min(found.mean_z, found.energy_z) > 4
 
 
-def test_euler_maruyama_has_the_moments_of_a_linear_sde(getkey):
+def test_simulated_paths_have_the_moments_of_a_linear_sde(getkey):
     model = df.models.ornstein_uhlenbeck(1, rate=1.5, noise=0.8)
-    ends = np.asarray(euler_maruyama(model.sde, getkey(), np.array([1.0]), 0.5, 0.0, 4000, 400))
+    starts, until = jnp.ones((4000, 1)), jnp.array([0.5])
+    ends = np.asarray(heun_paths(model.sde, 0.0, getkey(), starts, until, 400))
     exact_mean, exact_var = np.exp(-0.75), 0.64 * (1 - np.exp(-1.5)) / 3
     # Four standard errors, and a bias of order one over the number of steps.
     assert abs(ends.mean() - exact_mean) < 4 * np.sqrt(exact_var / 4000) + 1 / 400

@@ -8,8 +8,8 @@ from scipy.stats import kstest, ncx2, norm
 
 import diracflow as df
 from diracflow.evaluate import HestonMarginals, marginals
-from diracflow.evaluate.consistency import euler_maruyama
 from diracflow.sde.chart import Chart
+from diracflow.sde.heun import heun_paths
 
 LAW = HestonMarginals(rate=2.0, level=0.09, noise=0.3, correlation=-0.6, drift=0.05)
 X0 = np.array([0.1, 0.12])
@@ -61,11 +61,12 @@ def test_it_agrees_with_paths(getkey):
     model = df.models.heston(drift=0.05)
     chart = Chart(model.sde, (df.Real(), df.Positive(0.5, 0.09)))
     y0 = chart.to_real(jnp.asarray(X0))
-    ends = euler_maruyama(chart.equation(), getkey(), y0, 0.5, 0.0, 2000, 200)
+    starts = jnp.tile(y0, (2000, 1))
+    [ends] = heun_paths(chart.equation(), 0.0, getkey(), starts, jnp.array([0.5]), 200)
     prices, variances = np.asarray(jax.vmap(chart.from_real)(ends)).T
     x, step = covering(0.5, 10.0)
     cdf = np.cumsum(LAW.log_price(x, 0.5, X0)) * step
-    # Two thousand paths resolve a distance of 0.03; the error of two hundred Euler steps is below
+    # Two thousand paths resolve a distance of 0.03; the error of two hundred steps is below
     # a tenth of that. One correct key in ten thousand fails.
     assert kstest(prices, lambda p: np.interp(p, x, cdf)).pvalue > 1e-4
     c = 4 / (0.09 * -np.expm1(-1.0))

@@ -8,8 +8,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import diracflow as df
-from diracflow.hidden.evidence import HiddenProcess
-from diracflow.hidden.hilbert import curve_index
+from diracflow.hidden.evidence import HiddenProcess, curve_index
 from diracflow.hidden.particle_filter import schedule
 from diracflow.inference import chain_file
 from diracflow.inference.posterior_tree import convergence

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import diracflow as df
-from diracflow.evaluate.consistency import euler_maruyama
 from diracflow.planning.normality import distance_from_normal
 from diracflow.planning.pilot import misfit, pilot
+from diracflow.sde.heun import heun_paths
 from diracflow.sde.problem import checked_problem
 
 
@@ -57,7 +57,8 @@ def test_a_source_near_the_density_is_the_answer_with_its_distance(few_paths):
     bound = density.certificate(jr.key(1), 0.1, x0)
     assert 0 < bound.bound < 0.03
     # Means agree with a simulation within six standard errors.
-    ends = euler_maruyama(sde, jr.key(2), x0, 0.1, 0.0, 4096, 512)
+    starts = jnp.tile(x0, (4096, 1))
+    [ends] = heun_paths(sde, 0.0, jr.key(2), starts, jnp.array([0.1]), 512)
     spread = np.std(ends, axis=0) * np.sqrt(2 / 4096)
     np.testing.assert_array_less(np.abs(np.mean(samples - ends, axis=0)), 6 * spread)
 

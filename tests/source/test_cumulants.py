@@ -9,7 +9,7 @@ import pytest
 
 import diracflow as df
 from diracflow.equation.skew_map import from_normal, packed, shape_size, to_normal, unpacked
-from diracflow.evaluate.consistency import euler_maruyama
+from diracflow.sde.heun import heun_paths
 from diracflow.source.cumulants import CumulantSource, fifth_degree_rule
 from diracflow.source.moments import MomentSource, graded_basis
 from helpers import frame_of
@@ -80,7 +80,7 @@ def lorenz():
 def test_the_source_is_nearer_to_simulated_paths_than_a_gaussian():
     """Both have moments of the same closure; the mean log-likelihood differs by the skewness."""
     sde, x0, t = lorenz(), jnp.array([4.0, 5.0, 24.0]), 0.25
-    ends = euler_maruyama(sde, jr.key(0), x0, t, 0.0, 16384, 256)
+    [ends] = heun_paths(sde, 0.0, jr.key(0), jnp.tile(x0, (16384, 1)), jnp.array([t]), 256)
     values, plain = (
         jax.jit(jax.vmap(lambda x, s=s: s.log_prob(x, jnp.asarray(t), x0)))(ends)
         for s in (CumulantSource(sde, steps=32), MomentSource(sde, steps=32))

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 import diracflow as df
-from diracflow.uses.reversal import reversed_gaussian
+from diracflow.uses.green import reversed_gaussian
 from helpers import still_density
 
 BROWNIAN = df.models.brownian(1).exact

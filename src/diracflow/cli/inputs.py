@@ -12,8 +12,7 @@ import numpy as np
 
 from ..density.learned import LearnedDensity
 from ..density.model_file import load
-from ..models.catalogue import exact_of, named_object
-from ..models.model import Model
+from ..models.catalogue import Model, exact_of, named_object
 from ..sde.laws import AbstractLaw, law_from
 from ..transition.query_progress import query_progress
 from ..transition.transition_density import AbstractTransitionDensity

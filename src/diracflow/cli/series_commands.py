@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array  # which imports JAX
 
     from ..density.learned import LearnedDensity
-    from ..hidden.hidden_process import Observe
+    from ..hidden.guided_jumps import Observe
 
 
 class Seen(NamedTuple):

@@ -1,6 +1,7 @@
-"""Methods of densities that were learned: residual, error bound, coverage and file."""
+"""What learned densities have in common: provenance, residual, error bound, coverage and file."""
 
 import abc
+import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +14,52 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from ..certify.certificate import Certificate, CertificateQuery, Estimate, certificate_query
 from ..certify.residual import Moving, moving
 from ..distribution.lazy_plot import plotted
+from ..planning.plan import Plan
 from ..sde.argument_checks import checked_flag, checked_point
 from ..sde.chart import Chart
 from ..sde.conditioning import ConditioningLaws
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.sde import SDE
-from ..training.state import Status
+from ..training.state import Record, Status
 from ..transition.broadcast import map_points
 from ..transition.transition_density import (
     AbstractTransitionDensity,
     checked_query,
     with_axis,
 )
-from .provenance import Provenance
 
 if TYPE_CHECKING:
     from .learned import TransitionDensity
+
+
+# Compared by identity: JAX hashes static fields on every call, and histories are long.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Provenance:
+    """The plan and the course of the training of a density.
+
+    **Arguments:**
+
+    - `plan`: every choice of the training, with the reasons of the automatic ones.
+    - `status`: how the training ended.
+    - `seconds`: its wall time.
+    - `history`: a record of each accepted step.
+    - `versions`: of diracflow and the packages it uses.
+    - `key`: the data of the random key.
+    - `certificate`: the error bound over time, at two starts.
+    - `errors`: against the exact density, where it is known.
+    - `boundaries`: Feller's test at the ends of the domain.
+    """
+
+    plan: Plan
+    status: Status
+    seconds: float
+    history: tuple[Record, ...]
+    versions: dict[str, str]
+    key: tuple[int, ...] = ()
+    certificate: tuple[dict[str, Any], ...] = ()
+    errors: tuple[dict[str, Any], ...] = ()
+    boundaries: tuple[dict[str, Any], ...] = ()
 
 
 class AbstractLearnedDensity(AbstractTransitionDensity):

@@ -7,17 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from ..certify.certificate import Certificate, CertificateQuery, Estimate
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart
-from ..sde.conditioning import ConditioningLaws
-from ..sde.domains import AbstractDomain
+from ..sde.delegation import delegated
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds
-from ..sde.sde import SDE
-from ..training.state import Trajectory
 from ..transition.broadcast import CHUNK
 from ..transition.charted_density import in_coordinates
 from ..transition.programs import StartMixture
@@ -25,7 +21,6 @@ from ..transition.transition_density import AbstractTransitionDensity
 from .abstract_learned import AbstractLearnedDensity
 from .composed_certificate import composed_certificate, composed_estimate
 from .lattice import Lattice, lattice_for, weighted
-from .provenance import Provenance
 from .subintervals import (
     ROUNDING,
     Beginnings,
@@ -44,6 +39,11 @@ if TYPE_CHECKING:
 
 # Starts whose weights are computed at once: each takes a row of the lattice.
 _TOGETHER = 16
+
+
+def _known(name: str) -> Any:
+    """Return a property of the base, if it has it."""
+    return property(lambda density: density._of_base(name))
 
 
 class ComposedDensity(AbstractLearnedDensity):
@@ -116,21 +116,14 @@ class ComposedDensity(AbstractLearnedDensity):
             law = self.chart.law(starts.expand(base.dim) if starts.dim is None else starts)
             self.lattice = lattice_for(self._inner, self._division, law)
 
-    @property
-    def pathwise(self) -> bool:
-        return self.base.pathwise
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.base.domain
-
-    @property
-    def start_time(self) -> float | None:
-        return self.base.start_time
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return self.base.param_bounds
+    pathwise = delegated("base.pathwise")
+    domain = delegated("base.domain")
+    start_time = delegated("base.start_time")
+    param_bounds = delegated("base.param_bounds")
+    _check_starts = delegated("base._check_starts")
+    _outside = delegated("base._outside")
+    _require_samples = delegated("base._require_samples")
+    sde, scope, trajectory, provenance = map(_known, ("sde", "scope", "trajectory", "provenance"))
 
     @property
     def chart(self) -> Chart:
@@ -138,26 +131,6 @@ class ComposedDensity(AbstractLearnedDensity):
         found = getattr(self.base, "chart", None)
         # Of a chart without an SDE only the maps are used.
         return Chart(None, self.base.domain) if found is None else found  # type: ignore[arg-type]
-
-    @property
-    def sde(self) -> SDE:
-        """The SDE."""
-        return self._of_base("sde")
-
-    @property
-    def scope(self) -> ConditioningLaws:
-        """The laws that the base was trained on."""
-        return self._of_base("scope")
-
-    @property
-    def trajectory(self) -> Trajectory:
-        """The trajectory of the parameters of the base."""
-        return self._of_base("trajectory")
-
-    @property
-    def provenance(self) -> Provenance:
-        """The provenance of the base."""
-        return self._of_base("provenance")
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, rounded up to whole subintervals.
@@ -196,10 +169,10 @@ class ComposedDensity(AbstractLearnedDensity):
         return in_coordinates(self.base, self.chart)
 
     def _error_bound(self, query: CertificateQuery) -> Certificate:
-        return composed_certificate(self, self._of_base("_error_bound"), query)
+        return composed_certificate(self, query)
 
     def _error_estimate(self, query: CertificateQuery) -> Estimate:
-        return composed_estimate(self, self._of_base("_error_estimate"), query)
+        return composed_estimate(self, query)
 
     def _of_base(self, name: str) -> Any:
         """Return an attribute of the base."""
@@ -246,11 +219,6 @@ class ComposedDensity(AbstractLearnedDensity):
         moved = simulate(self._inner, state, rows, self.chart.start(x0), state.number)
         return self.chart.from_real(moved[: self.dim])
 
-    def _check_starts(
-        self, x0: Float[Array, "*batch d"], start: Float[Array, "*batch d+k"], strict: bool
-    ) -> None:
-        self.base._check_starts(x0, start, strict)
-
     def _restricted(self, t: Float[Array, "*batch"]) -> AbstractTransitionDensity:
         if isinstance(t, jax.core.Tracer) or t.size == 0:
             return self
@@ -267,12 +235,6 @@ class ComposedDensity(AbstractLearnedDensity):
             paths = jnp.repeat(starts, noise.shape[1] // starts.shape[1], axis=1)
             return StartMixture(self.base, *_last_starts(self, t, paths, noise))
         return StartMixture(self.base, *_lattice_starts(self, self.lattice, t, starts))
-
-    def _outside(self, start: Float[Array, "*batch d+k"]) -> Bool[Array, "*batch"]:
-        return self.base._outside(start)
-
-    def _require_samples(self, start: Float[Array, "*batch d+k"]) -> None:
-        self.base._require_samples(start)
 
     def _why_horizon(self) -> str:
         return " Its `extended(horizon)` composes longer times."

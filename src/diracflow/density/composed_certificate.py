@@ -7,8 +7,7 @@ is evaluated and the integral that it approximates. The last part is estimated a
 many more simulated points. The scatter of that mixture makes the estimate larger, not smaller.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,125 +32,106 @@ _PARTS, _FEW = ("first subinterval", "later subintervals", "mixture"), 4
 _FINER, _DRAWS = 2**14, 128
 
 
-def composed_certificate(
-    density: "ComposedDensity",
-    base_bound: Callable[[CertificateQuery], Certificate],
-    query: CertificateQuery,
-) -> Certificate:
-    """Return the bounds of a composed density, which may exceed one.
-
-    **Arguments:**
-
-    - `density`: the composed density.
-    - `base_bound`: computes the bound of the base density, which may exceed one.
-    - `query`: key, times and starts in coordinates, number of samples and precision.
-    """
-    t, x0 = query.t, query.start
-    counts = np.asarray(count_of(jnp.asarray(t), density._division))
-    if np.all(counts > 1):
-        shape = np.broadcast_shapes(t.shape, x0.shape[:-1])
-        bound, stderr = np.zeros(shape), np.zeros(shape)
-    else:
-        within = query._replace(t=np.where(counts > 1, density.reach, t))
-        bound, stderr = map(np.array, base_bound(within)[:2])
-    counts, times = (np.broadcast_to(values, bound.shape) for values in (counts, t))
-    starts, key = np.broadcast_to(x0, (*bound.shape, x0.shape[-1])), query.key
+def composed_certificate(density: "ComposedDensity", query: CertificateQuery) -> Certificate:
+    """Return the bounds of a composed density, which may exceed one."""
+    times, starts, counts = _broadcast(density, query)
+    bound, stderr = np.zeros(times.shape), np.zeros(times.shape)
+    if np.any(counts == 1):
+        within = query._replace(t=np.where(counts > 1, density.reach, times))
+        bound, stderr = map(np.array, density._of_base("_error_bound")(within)[:2])
+    key = query.key
     composed = [index for index in np.ndindex(bound.shape) if counts[index] > 1]
     for index in parts("error bound, all times and starts", composed):
         key, own_key = jr.split(key)
         one = query._replace(key=own_key, t=times[index], start=starts[index])
-        found = _one_bound(density, base_bound, one, int(counts[index]))
-        bound[index], stderr[index] = found.bound, found.stderr
+        bound[index], stderr[index] = _one_bound(density, one, int(counts[index]))
     return Certificate(bound, stderr)
 
 
-def composed_estimate(
-    density: "ComposedDensity",
-    base_estimate: Callable[[CertificateQuery], Estimate],
-    query: CertificateQuery,
-) -> Estimate:
-    """Return estimates for a composed density: sums over subintervals, and of the mixture.
-
-    **Arguments:**
-
-    - `density`: the composed density.
-    - `base_estimate`: the estimate of the base density.
-    - `query`: key, times and starts in coordinates.
-    """
-    shape = np.broadcast_shapes(query.t.shape, query.start.shape[:-1])
-    times = np.broadcast_to(query.t, shape)
-    starts = np.broadcast_to(query.start, (*shape, query.start.shape[-1]))
-    counts = np.asarray(count_of(jnp.asarray(times), density._division))
-    sizes, squares = np.zeros((len(_PARTS), *shape)), np.zeros(shape)
-    for number, index in enumerate(np.ndindex(shape)):
+def composed_estimate(density: "ComposedDensity", query: CertificateQuery) -> Estimate:
+    """Return estimates for a composed density: sums over subintervals, and of the mixture."""
+    times, starts, counts = _broadcast(density, query)
+    sizes, squares = np.zeros((len(_PARTS), *times.shape)), np.zeros(times.shape)
+    for number, index in enumerate(np.ndindex(times.shape)):
         key = jr.fold_in(query.key, number)
         one = query._replace(key=key, t=times[index], start=starts[index])
         if counts[index] == 1:
-            found = base_estimate(one)
+            found = density._of_base("_error_estimate")(one)
             sizes[(0, *index)], squares[index] = found.value, found.stderr**2
         else:
-            sizes[(slice(None), *index)], squares[index] = _one_estimate(
-                density, base_estimate, one, int(counts[index])
-            )
+            several = _one_estimate(density, one, int(counts[index]))
+            sizes[(slice(None), *index)], squares[index] = several
     return Estimate(sizes.sum(axis=0), np.sqrt(squares), dict(zip(_PARTS, sizes, strict=True)))
 
 
-def _one_estimate(
-    density: "ComposedDensity",
-    base_estimate: Callable[[CertificateQuery], Estimate],
-    query: CertificateQuery,
-    count: int,
-) -> tuple[tuple[float, float, float], float]:
-    """Return the parts of an estimate, and the square of the standard error of their sum."""
+def _broadcast(
+    density: "ComposedDensity", query: CertificateQuery
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return times, starts and numbers of subintervals, with all leading axes."""
+    shape = np.broadcast_shapes(query.t.shape, query.start.shape[:-1])
+    times = np.broadcast_to(query.t, shape)
+    starts = np.broadcast_to(query.start, (*shape, query.start.shape[-1]))
+    return times, starts, np.asarray(count_of(jnp.asarray(times), density._division))
+
+
+class _Task(NamedTuple):
+    """Queries of the base whose answers add up to that of several subintervals."""
+
+    first: CertificateQuery
+    later: CertificateQuery  # its times and starts are to be chosen from `begins`
+    begins: Float[np.ndarray, "n later d+k"]
+    gap: float  # distance of the evaluated mixture from a finer one
+    gap_error: float
+
+
+def _task(
+    density: "ComposedDensity", query: CertificateQuery, count: int, with_gap: bool = True
+) -> _Task:
+    """Return the queries for one time of `count` subintervals from one start."""
     first_key, begin_key, later_key, gap_key = jr.split(query.key, 4)
     gap, gap_error = 0.0, 0.0
     with jax.enable_x64(True):
         start = jnp.asarray(query.start)
         times = _divided(density, jnp.asarray(float(query.t)))
         begins = np.asarray(_beginnings(density, times, begin_key, start, count - 1))
-        if density.lattice is None:  # the sum over a lattice has no noise
+        if with_gap:
             gap, gap_error = map(float, _quadrature_gap(density, times, gap_key, start))
-    first = base_estimate(query._replace(key=first_key, t=np.asarray(float(times.length))))
+    first = query._replace(key=first_key, t=np.asarray(float(times.length)))
+    return _Task(first, query._replace(key=later_key), begins, gap, gap_error)
+
+
+def _one_estimate(
+    density: "ComposedDensity", query: CertificateQuery, count: int
+) -> tuple[tuple[float, float, float], float]:
+    """Return the parts of an estimate, and the square of the standard error of their sum."""
+    estimate = density._of_base("_error_estimate")
+    # The sum over a lattice has no noise.
+    task = _task(density, query, count, with_gap=density.lattice is None)
+    first = estimate(task.first)
     # The distance over one subinterval, from a few of the places where later ones begin.
-    few = begins.reshape(-1, begins.shape[-1])[:: max(1, begins.size // begins.shape[-1] // _FEW)]
-    later = query._replace(key=later_key, t=np.asarray(density.reach), start=few[:_FEW])
-    each = base_estimate(later)
+    rows = task.begins.reshape(-1, task.begins.shape[-1])
+    few = rows[:: max(1, len(rows) // _FEW)][:_FEW]
+    each = estimate(task.later._replace(t=np.asarray(density.reach), start=few))
     mean, spread = each.value.mean(), each.value.std(ddof=1) / np.sqrt(len(each.value))
     noise = np.hypot(spread, np.sqrt(np.mean(each.stderr**2) / len(each.value)))
-    square = float(first.stderr) ** 2 + ((count - 1) * noise) ** 2 + gap_error**2
-    return (float(first.value), float((count - 1) * mean), gap), float(square)
+    square = float(first.stderr) ** 2 + ((count - 1) * noise) ** 2 + task.gap_error**2
+    return (float(first.value), float((count - 1) * mean), task.gap), float(square)
 
 
 def _one_bound(
-    density: "ComposedDensity",
-    base_bound: Callable[[CertificateQuery], Certificate],
-    query: CertificateQuery,
-    count: int,
-) -> Certificate:
-    """Return the bound at one time of `count` subintervals from one start."""
-    first_key, begin_key, later_key, gap_key = jr.split(query.key, 4)
-    with jax.enable_x64(True):
-        start = jnp.asarray(query.start)
-        times = _divided(density, jnp.asarray(float(query.t)))
-        begins = _beginnings(density, times, begin_key, start, count - 1)
-        gap, gap_error = map(float, _quadrature_gap(density, times, gap_key, start))
-    outer = float(times.length)
-    first = base_bound(query._replace(key=first_key, t=np.asarray(outer)))
-    later = query._replace(
-        key=later_key,
-        t=np.array([density.reach] * (count - 2) + [outer]),
-        start=np.asarray(begins),
-        samples=max(query.samples // _FEWER, 2),
-    )
-    each = base_bound(later).bound.sum(axis=1)  # subintervals of one path are dependent
-    bound = first.bound + each.mean() + gap
-    stderr = np.sqrt(first.stderr**2 + each.var(ddof=1) / len(each) + gap_error**2)
-    return Certificate(bound, stderr)
+    density: "ComposedDensity", query: CertificateQuery, count: int
+) -> tuple[float, float]:
+    """Return the bound at one time of `count` subintervals from one start, and its error."""
+    bound, task = density._of_base("_error_bound"), _task(density, query, count)
+    first, lengths = bound(task.first), [density.reach] * (count - 2) + [float(task.first.t)]
+    few = max(query.samples // _FEWER, 2)
+    later = task.later._replace(t=np.array(lengths), start=task.begins, samples=few)
+    each = bound(later).bound.sum(axis=1)  # subintervals of one path are dependent
+    variance = first.stderr**2 + each.var(ddof=1) / len(each) + task.gap_error**2
+    return first.bound + each.mean() + task.gap, np.sqrt(variance)
 
 
-@eqx.filter_jit
-def _divided(density: "ComposedDensity", t: Float[Array, ""]) -> Subintervals:
-    return density._at_time(t)
+_divided = eqx.filter_jit(lambda density, t: density._at_time(t))
 
 
 @eqx.filter_jit

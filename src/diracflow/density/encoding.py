@@ -14,49 +14,23 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
+from ..equation import moving_frame
 from ..equation.moving_frame import Basis
-from ..flow.affine import AffineCoupling
-from ..flow.ansatz import RawAnsatz, StandardisedAnsatz
-from ..flow.coupling_flow import (
-    Coupling,
-    CouplingFlow,
-    IdentityFlow,
-    Mixing,
-    Pair,
-    SkewedFlow,
-)
-from ..flow.monotone import MonotoneCoupling
-from ..flow.networks import (
-    GRUConditioner,
-    Linear,
-    OwnNetworks,
-    Quadratic,
-    SharedNetwork,
-    TanhConditioner,
-)
+from ..flow import affine, ansatz, coupling_flow, monotone, networks
 from ..models.catalogue import model
-from ..planning.plan import Plan
+from ..planning import plan
+from ..sde import chart as charts
+from ..sde import conditioning, domains, fingerprint, laws, mixture
 from ..sde.argument_checks import checked_count
-from ..sde.chart import Chart, CoordinateLaw
-from ..sde.conditioning import ConditioningLaws
-from ..sde.domains import AbstractDomain, Interval, Positive, Real
-from ..sde.fingerprint import Fingerprint
-from ..sde.laws import LogNormal, Normal, Product, Uniform
-from ..sde.mixture import Mixture
+from ..sde.chart import Chart
+from ..sde.domains import AbstractDomain
 from ..sde.sde import SDE
-from ..source.closure import ClosureSource
-from ..source.cumulants import CumulantSource
-from ..source.ensemble import Ensemble, Spline
-from ..source.gaussian_source import EulerSource
-from ..source.moments import MomentSource
-from ..source.separation import RotatedSource, rotated_sde
+from ..source import closure, cumulants, ensemble, gaussian_source, moments, separation
+from ..source.separation import rotated_sde
 from ..storage.codec import Decoder, Encoder
 from ..storage.strict_json import DataFileError
-from ..training.state import Record, Status, Trajectory
-from .composed import ComposedDensity
-from .lattice import Lattice
-from .learned import TransitionDensity
-from .provenance import Provenance
+from ..training import state
+from . import abstract_learned, composed, lattice, learned
 from .summary import equation_text
 
 # Largest dimension of a state, and largest number of Brownian motions, in a file.
@@ -133,19 +107,36 @@ def stored_sde(sde: SDE) -> StoredSDE:
 
 
 # All classes that files may name. A new one is added here.
+_NAMES: dict[Any, str] = {
+    learned: "TransitionDensity",
+    composed: "ComposedDensity",
+    lattice: "Lattice",
+    abstract_learned: "Provenance",
+    plan: "Plan",
+    state: "Record Status Trajectory",
+    fingerprint: "Fingerprint",
+    conditioning: "ConditioningLaws",
+    charts: "Chart CoordinateLaw",
+    domains: "Real Positive Interval",
+    laws: "Normal Uniform LogNormal Product",
+    mixture: "Mixture",
+    ansatz: "RawAnsatz StandardisedAnsatz",
+    coupling_flow: "CouplingFlow Pair Coupling Mixing IdentityFlow SkewedFlow",
+    affine: "AffineCoupling",
+    monotone: "MonotoneCoupling",
+    networks: "OwnNetworks SharedNetwork GRUConditioner TanhConditioner Linear Quadratic",
+    gaussian_source: "EulerSource",
+    closure: "ClosureSource",
+    moments: "MomentSource",
+    separation: "RotatedSource",
+    ensemble: "Ensemble Spline",
+    cumulants: "CumulantSource",
+    moving_frame: "Basis",
+}
 CLASSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        *(TransitionDensity, ComposedDensity, Provenance, Plan, Record, Status, Trajectory),
-        Lattice,
-        *(StoredSDE, Fingerprint, ConditioningLaws, Chart, Real, Positive, Interval),
-        *(Normal, Uniform, LogNormal, Product, Mixture, CoordinateLaw),
-        *(RawAnsatz, StandardisedAnsatz, CouplingFlow, Pair, Coupling, Mixing, AffineCoupling),
-        *(MonotoneCoupling, OwnNetworks, SharedNetwork, GRUConditioner, TanhConditioner, Linear),
-        *(Quadratic, EulerSource, ClosureSource, MomentSource, RotatedSource, Ensemble, Spline),
-        *(Basis, CumulantSource, IdentityFlow, SkewedFlow),
-    )
-} | {"equinox.Linear": eqx.nn.Linear, "equinox.GRUCell": eqx.nn.GRUCell}
+    **{name: getattr(module, name) for module, names in _NAMES.items() for name in names.split()},
+    **{"StoredSDE": StoredSDE, "equinox.Linear": eqx.nn.Linear, "equinox.GRUCell": eqx.nn.GRUCell},
+}
 
 
 def with_users(classes: Iterable[type]) -> dict[str, type]:

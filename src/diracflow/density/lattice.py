@@ -99,11 +99,7 @@ def lattice_for(
 ) -> Lattice | None:
     """Return the lattice of a composed density, or `None` if there is no accurate one.
 
-    **Arguments:**
-
-    - `base`: the density of one subinterval, in coordinates that range over the whole line.
-    - `division`: the longest subinterval, and the largest number of them.
-    - `law`: the law of the starts in these coordinates, parameters included.
+    `base` and `law` are those in coordinates that range over the whole line.
     """
     dim = base.dim
     if division.most == 1 or dim > PLANE or (law.dim or dim) != dim:

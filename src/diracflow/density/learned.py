@@ -16,19 +16,18 @@ from ..planning.settings import MOST_LEGS
 from ..sde.argument_checks import checked_number
 from ..sde.chart import Chart, plain_chart
 from ..sde.conditioning import OUTSIDE, ConditioningLaws
-from ..sde.domains import AbstractDomain, require_inside
+from ..sde.delegation import delegated
+from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
-from ..sde.parameters import Bounds
 from ..sde.problem import Problem
 from ..sde.sde import SDE
 from ..source.gaussian_source import SourceDensity
 from ..training.state import Status, Trajectory
 from ..transition.transition_density import AbstractTransitionDensity
-from .abstract_learned import AbstractLearnedDensity
+from .abstract_learned import AbstractLearnedDensity, Provenance
 from .composed import ComposedDensity
 from .guard import guard, known_inside, tell_of_float32
 from .known_frames import framed
-from .provenance import Provenance
 from .subintervals import division
 
 # Endings of a training after which there may be no density at later times.
@@ -92,22 +91,14 @@ class TransitionDensity(AbstractLearnedDensity):
         """The SDE."""
         return self.chart.sde
 
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.chart.maps
+    domain = delegated("chart.maps")
+    start_time_bounds = delegated("scope.time_bounds")
+    param_bounds = delegated("scope.bounds")
 
     @property
     def start_time(self) -> float | None:
         r"""The time $s$ of the start; `None` if the density was learned over a law of it."""
         return self.ansatz.source.start_time
-
-    @property
-    def start_time_bounds(self) -> tuple[float, float]:
-        return self.scope.time_bounds
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return self.scope.bounds
 
     def extended(self, horizon: float) -> "LearnedDensity":
         """Return this density up to a longer horizon, composed of several subintervals.

@@ -4,9 +4,10 @@ Loading executes nothing from the file. Built-in SDEs are built from their name 
 user's SDE is passed again, and its coefficients are compared with stored values.
 """
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,27 +68,28 @@ def load(
     if sde is not None and not isinstance(sde, SDE):
         raise ValueError(f"`sde` must be a `diracflow.SDE`; got {type(sde).__name__}.")
     known = with_users(classes)
-    with named(path, ModelFileError):
-        header, arrays = _read(path, max_bytes)
-        try:
-            return _restored(header, arrays, sde, known)
-        except DataFileError:
-            raise
-        except Exception as error:  # whatever parts that do not fit together lead to
-            raise DataFileError(f"what it describes cannot be built: {error}") from error
+    with _reading(path, max_bytes) as (header, arrays):
+        return _restored(header, arrays, sde, known)
 
 
 def read_header(path: str | os.PathLike, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Return what a model file says about its density, in plain Python values."""
+    with _reading(path, max_bytes) as (header, arrays):
+        stored, _ = _equation(header, arrays)
+        decoder = Decoder(arrays, CLASSES, sde_decoder(stored.stand_in()), SimpleNamespace)
+        return header_of(decoder(header["density"], "density"), stored)
+
+
+@contextlib.contextmanager
+def _reading(path: str | os.PathLike, max_bytes: int) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    """Provide header and arrays of a file, and name it in every error about them."""
     with named(path, ModelFileError):
-        header, arrays = _read(path, max_bytes)
+        contents = _read(path, max_bytes)
         try:
-            stored, _ = _equation(header, arrays)
-            decoder = Decoder(arrays, CLASSES, sde_decoder(stored.stand_in()), SimpleNamespace)
-            return header_of(decoder(header["density"], "density"), stored)
+            yield contents
         except DataFileError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever parts that do not fit together lead to
             raise DataFileError(f"what it describes cannot be built: {error}") from error
 
 

@@ -11,7 +11,7 @@ points. Moments, distribution functions, marginals and conditionals are the same
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,7 +20,13 @@ import numpy as np
 from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..sde.argument_checks import checked_key, checked_point, checked_shape, real_numbers
+from ..sde.argument_checks import (
+    checked_count,
+    checked_key,
+    checked_point,
+    checked_shape,
+    real_numbers,
+)
 from ..sde.domains import AbstractDomain
 from .components import components_of, tail_estimates
 from .law_checks import (
@@ -28,11 +34,10 @@ from .law_checks import (
     checked_options,
     checked_points,
     function_values,
-    power,
     random_key,
     require_numbers,
 )
-from .lazy_plot import plotted
+from .lazy_plot import Drawn
 from .monotone_map import normal_nodes, normal_of
 from .panels import panel_nodes
 from .weighted_points import Estimate, WeightedPoints, normal_sets
@@ -43,7 +48,17 @@ POINTS = 4096
 _PER_PANEL = 64
 
 
-class AbstractDistribution(eqx.Module):
+class Traits(NamedTuple):
+    """Properties of a law that decide how distribution functions and integrals are computed."""
+
+    monotone: bool = False  # `_images` maps one normal variable to one component, and increases
+    integrable: bool = True  # the density of one component is accurate enough to be integrated
+    cheap: bool = True  # the density can be evaluated at a million points
+    smooth: bool = False  # `_images` is smooth in arguments, and in the noise after the `jumps`
+    jumps: int = 0  # number of noise variables, the first ones, in which `_images` may jump
+
+
+class AbstractDistribution(Drawn, eqx.Module):
     r"""A law of states with a density.
 
     The last axis of points is the state. Leading axes broadcast against `batch_shape`, the shape of
@@ -52,6 +67,8 @@ class AbstractDistribution(eqx.Module):
 
     Methods with `points` and `key` are exact up to rounding in one dimension. In several they are
     means over `points` quasi-random points made from `key`, a seed or a random key.
+
+    `plot` draws a curve, a heat map, or the spread of more components.
     """
 
     # By identity, so that `jax.jit(law.log_prob)` works; arrays have no hash.
@@ -100,29 +117,9 @@ class AbstractDistribution(eqx.Module):
         return self._images(jr.normal(key, (*shape, *self.batch_shape, self.noise_dim)))
 
     @property
-    def _monotone(self) -> bool:
-        """`True` if `_images` is an increasing map of one normal variable to one component."""
-        return False
-
-    @property
-    def _integrable(self) -> bool:
-        """`True` if the density of one component is accurate enough to be integrated."""
-        return True
-
-    @property
-    def _smooth(self) -> bool:
-        """`True` if `_images` is smooth in the noise after the first `_jumps`, and in arguments."""
-        return False
-
-    @property
-    def _jumps(self) -> int:
-        """Number of noise variables, the first ones, in which `_images` may jump."""
-        return 0
-
-    @property
-    def _cheap(self) -> bool:
-        """`True` if the density can be evaluated at a million points."""
-        return True
+    def _traits(self) -> Traits:
+        """Properties of the density and of `_images` that methods rely on."""
+        return Traits()
 
     def _origin(self, component: int) -> tuple["AbstractDistribution", int]:
         """Return the law, and its component, from which a component of this law is taken."""
@@ -225,7 +222,7 @@ class AbstractDistribution(eqx.Module):
         - `order`: the exponent, a whole number.
         """
         points = self._weighted(**checked_options(options))
-        return self._states(points.mean(power(points.x, order)).value)
+        return self._states(points.mean(points.x ** checked_count("order", order, least=0)).value)
 
     def stats(self, **options: Any) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d"]]:
         """Return mean and variance of each component; `points` and `key` as in `expect`."""
@@ -350,25 +347,16 @@ class AbstractDistribution(eqx.Module):
 
         return conditional_of(self, given)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw a curve, a heat map, or the spread of more components, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
-
     @property
     def _by_map(self) -> bool:
-        return self.dim == 1 and self._monotone
+        return self.dim == 1 and self._traits.monotone
 
     def _weighted(self, points: int = POINTS, key: Any = 0) -> WeightedPoints:
         """Return weighted points: a quadrature in one dimension, quasi-random ones in several."""
         count = checked_points(points, key)
-        if self.dim == 1 and (self._monotone or self._integrable):
+        if self._by_map or (self.dim == 1 and self._traits.integrable):
             panels = max(8, -(-count // _PER_PANEL))
-            return normal_nodes(self, panels) if self._monotone else panel_nodes(self, panels)
+            return normal_nodes(self, panels) if self._by_map else panel_nodes(self, panels)
         return self._simulated(count, key)
 
     def _normal(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:

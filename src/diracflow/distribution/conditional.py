@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,10 +11,10 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import real_numbers
 from ..sde.domains import AbstractDomain
-from .abstract_distribution import POINTS, AbstractDistribution
-from .hidden_components import HiddenComponents, Nodes
+from .abstract_distribution import POINTS, AbstractDistribution, Traits
+from .hidden_components import HiddenComponents
 from .marginal import checked_components
-from .weighted_points import WeightedPoints, normal_sets
+from .weighted_points import WeightedPoints
 
 # Proposals for each draw of several components, and the least number of all proposals.
 _PROPOSALS, _LEAST = 8, 4096
@@ -49,8 +48,8 @@ class Conditional(AbstractDistribution):
         return self.values.shape[:-1]
 
     @property
-    def _cheap(self) -> bool:
-        return self.components.law._cheap
+    def _traits(self) -> Traits:
+        return Traits(cheap=self.components.law._traits.cheap)
 
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         whole = self.components.joined(self.values, x)
@@ -59,7 +58,7 @@ class Conditional(AbstractDistribution):
         return value - self.log_normaliser.reshape(*lead, *self.log_normaliser.shape)
 
     def _simulated(self, points: int, key: Any) -> WeightedPoints:
-        nodes = nodes_of(self.components, self.values, points, key)
+        nodes = self.components.nodes(self.values, self.components.noise(points, key))
         return WeightedPoints(nodes.h, jax.nn.softmax(nodes.log_weights, axis=1))
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
@@ -70,34 +69,13 @@ class Conditional(AbstractDistribution):
         noise_key, pick_key = jr.split(key)
         count = max(_LEAST, _PROPOSALS * int(np.prod(shape, dtype=int)))
         noise = jr.normal(noise_key, (1, count, self.dim))
-        nodes = _importance(self.components, self.values, noise)
+        nodes = self.components.nodes(self.values, noise)
         log_weights = jnp.moveaxis(nodes.log_weights[0], 0, -1)
         picked = jr.categorical(pick_key, log_weights, shape=sizes)
         table = jnp.moveaxis(nodes.h[0], 0, -2)  # (*batch, count, d)
         lead = [1] * len(shape)
         table = jnp.broadcast_to(table.reshape(*lead, *table.shape), (*sizes, *table.shape[-2:]))
         return jnp.take_along_axis(table, picked[..., None, None], axis=-2)[..., 0, :]
-
-
-def nodes_of(components: HiddenComponents, values: Array, points: int, key: Any) -> Nodes:
-    """Return weighted states of the hidden components, compiled."""
-    if components.by_quadrature:
-        return _quadrature(components, values)
-    return _importance(
-        components, values, jnp.asarray(normal_sets(points, len(components.hidden), key))
-    )
-
-
-@eqx.filter_jit
-def _quadrature(components: HiddenComponents, values: Float[Array, "*batch k"]) -> Nodes:
-    return components.nodes(values, POINTS, 0)
-
-
-@eqx.filter_jit
-def _importance(
-    components: HiddenComponents, values: Float[Array, "*batch k"], noise: Float[Array, "s n h"]
-) -> Nodes:
-    return components.importance(values, noise)
 
 
 def conditional_of(law: AbstractDistribution, given: Mapping[int, ArrayLike]) -> Conditional:
@@ -127,7 +105,8 @@ def conditional_of(law: AbstractDistribution, given: Mapping[int, ArrayLike]) ->
         )
     values = jnp.stack([jnp.broadcast_to(c, batch) for c in columns], axis=-1)
     components = HiddenComponents(law, known)
-    log_normaliser, error = nodes_of(components, values, POINTS, 0).log_integral()
+    nodes = components.nodes(values, components.noise(POINTS, 0))
+    log_normaliser, error = nodes.log_integral()
     _require_mass(law, dict(zip(known, columns, strict=True)), log_normaliser, error)
     return Conditional(components, values, log_normaliser)
 

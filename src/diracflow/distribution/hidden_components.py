@@ -12,7 +12,6 @@ Gaussians, widened, are weighted by the density over that of the mixture. Weight
 for no law, but for a normal law they hardly vary.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -22,6 +21,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
+from ..sde.domains import each
 from .root_finding import without_gradient
 from .weighted_points import WeightedPoints, normal_sets
 
@@ -76,11 +76,6 @@ class Nodes(NamedTuple):
         ratios = jnp.exp(parts - jnp.where(jnp.isfinite(value), value, 0.0)[None])
         return value, jnp.std(ratios, axis=0, ddof=1) / np.sqrt(len(parts))
 
-    def effective_share(self) -> Float[Array, "*batch"]:
-        """Return the effective sample size divided by the number of points."""
-        weights = jax.nn.softmax(self.log_weights.reshape(-1, *self.log_weights.shape[2:]), axis=0)
-        return 1 / (len(weights) * jnp.sum(weights**2, axis=0))
-
 
 class HiddenComponents(eqx.Module):
     """The density of a law as a function of its hidden components, given the known ones."""
@@ -95,7 +90,7 @@ class HiddenComponents(eqx.Module):
         self.law, self.known = law, known
         self.hidden = tuple(i for i in range(law.dim) if i not in known)
         points = without_gradient(law)._weighted(_FIRST, 0)
-        real = _to_real(points.x, law.domain)
+        real = each(law.domain, "to_real", points.x)
         mean, covariance = WeightedPoints(real, points.weights).moments()
         self.mean, self.covariance = jax.lax.stop_gradient((mean, covariance))
 
@@ -111,29 +106,37 @@ class HiddenComponents(eqx.Module):
             return first ** len(self.hidden) + 2 * second ** len(self.hidden)
         return _FIRST + points
 
-    def nodes(self, known: Float[Array, "*batch k"], points: int, key: object) -> Nodes:
-        """Return weighted states of the hidden components given the known ones."""
-        count = len(self.hidden)
-        first, second = self._gaussians(known)
+    def noise(self, points: int, key: object) -> Float[Array, "sets n h"] | None:
+        """Return the noise of `nodes`, unless the integral is computed by the trapezoidal rule."""
         if self.by_quadrature:
-            sets = [_trapezoidal(_AXIS[count][1], count, shift) for shift in (0.0, 0.5)]
-            z, log_steps = (np.stack(part) for part in zip(*sets, strict=True))
-            h = second.points(jnp.asarray(np.concatenate(z), known.dtype))
-            log_density = self._log_prob(self.law, known, h) + second.log_det()[None]
-            ones = [1] * (known.ndim - 1)
-            log_weights = jnp.asarray(log_steps, known.dtype).reshape(-1, *ones) + log_density
-            return self._in_sets(h, log_weights, len(sets))
-        noise = jnp.asarray(normal_sets(points, count, key))
-        return self.importance(known, noise, (first, second))
+            return None
+        return jnp.asarray(normal_sets(points, len(self.hidden), key))
 
-    def importance(
+    @eqx.filter_jit
+    def nodes(
+        self, known: Float[Array, "*batch k"], noise: Float[Array, "sets n h"] | None
+    ) -> Nodes:
+        """Return weighted states of the hidden components given the known ones."""
+        first, second = self._gaussians(known)
+        if noise is not None:
+            return self._importance(known, noise, first, second)
+        count = len(self.hidden)
+        sets = [_trapezoidal(_AXIS[count][1], count, shift) for shift in (0.0, 0.5)]
+        z, log_steps = (np.stack(part) for part in zip(*sets, strict=True))
+        h = second.points(jnp.asarray(np.concatenate(z), known.dtype))
+        log_density = self._log_prob(self.law, known, h) + second.log_det()[None]
+        ones = [1] * (known.ndim - 1)
+        log_weights = jnp.asarray(log_steps, known.dtype).reshape(-1, *ones) + log_density
+        return self._in_sets(h, log_weights, len(sets))
+
+    def _importance(
         self,
         known: Float[Array, "*batch k"],
         noise: Float[Array, "sets n h"],
-        gaussians: tuple[Gaussian, Gaussian] | None = None,
+        first: Gaussian,
+        second: Gaussian,
     ) -> Nodes:
         """Return importance-weighted states made of standard normal noise."""
-        first, second = self._gaussians(known) if gaussians is None else gaussians
         wide = Gaussian(first.mean, _WIDE * first.factor)
         narrow = Gaussian(second.mean, _WIDENED * second.factor)
         sets, each, _ = noise.shape
@@ -150,7 +153,7 @@ class HiddenComponents(eqx.Module):
         return self._in_sets(h, log_weights, sets)
 
     def _in_sets(self, h: Array, log_weights: Array, sets: int) -> Nodes:
-        states = _from_real(h, [self.law.domain[i] for i in self.hidden])
+        states = each([self.law.domain[i] for i in self.hidden], "from_real", h)
         split = lambda a: a.reshape(sets, len(a) // sets, *a.shape[1:])
         return Nodes(split(states), split(log_weights))
 
@@ -159,10 +162,9 @@ class HiddenComponents(eqx.Module):
     ) -> Float[Array, "n *batch"]:
         """Return the log-density of the coordinates of the hidden components."""
         domain = [law.domain[i] for i in self.hidden]
-        states = _from_real(h, domain)
-        value = law._log_probs(self.joined(known, states))
-        slopes = [part.log_slope(states[..., i]) for i, part in enumerate(domain)]
-        value = value - sum(slopes, jnp.zeros_like(value))
+        states = each(domain, "from_real", h)
+        slopes = jnp.sum(each(domain, "log_slope", states), axis=-1)
+        value = law._log_probs(self.joined(known, states)) - slopes
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def joined(self, known: Float[Array, "*batch k"], states: Array) -> Float[Array, "*n d"]:
@@ -193,7 +195,7 @@ class HiddenComponents(eqx.Module):
 
     def _conditional_gaussian(self, known: Float[Array, "*batch k"]) -> Gaussian:
         given, rest = np.array(self.known, dtype=int), np.array(self.hidden, dtype=int)
-        y = _to_real(known, [self.law.domain[i] for i in self.known])
+        y = each([self.law.domain[i] for i in self.known], "to_real", known)
         across = self.covariance[..., rest[:, None], given[None]]
         within = self.covariance[..., given[:, None], given[None]]
         gain = jnp.swapaxes(jnp.linalg.solve(within, jnp.swapaxes(across, -1, -2)), -1, -2)
@@ -235,13 +237,3 @@ def _trapezoidal(axis: int, dim: int, shift: float) -> tuple[np.ndarray, np.ndar
     grids = np.meshgrid(*[np.sinh(u)] * dim, indexing="ij")
     log_weights = np.meshgrid(*[np.log(step * np.cosh(u))] * dim, indexing="ij")
     return np.stack([g.ravel() for g in grids], axis=-1), sum(w.ravel() for w in log_weights)
-
-
-def _to_real(x: Float[Array, "*n k"], domain: Sequence) -> Float[Array, "*n k"]:
-    columns = [part.to_real(x[..., i]) for i, part in enumerate(domain)]
-    return jnp.stack(columns, axis=-1) if columns else x
-
-
-def _from_real(y: Float[Array, "*n k"], domain: Sequence) -> Float[Array, "*n k"]:
-    columns = [part.from_real(y[..., i]) for i, part in enumerate(domain)]
-    return jnp.stack(columns, axis=-1) if columns else y

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
-from .weighted_points import WeightedPoints, map_states
+from .weighted_points import WeightedPoints
 
 
 def function_values(
@@ -22,7 +22,8 @@ def function_values(
     """
     _require_existing_components(f, shape)
     try:
-        values = map_states(f, x)
+        values = jax.vmap(f)(x.reshape(-1, x.shape[-1]))
+        values = values.reshape(*x.shape[:-1], *values.shape[1:])
     except Exception as error:
         raise ValueError(
             f"`f` must be a function of one state of shape {shape}, written with `jax.numpy`; it "
@@ -61,11 +62,6 @@ def checked_points(points: Any, key: Any) -> int:
     if not isinstance(key, jax.core.Tracer):  # which has an error of its own
         checked_key(key)
     return checked_count("points", points)
-
-
-def power(x: Float[Array, "*batch d"], order: Any) -> Float[Array, "*batch d"]:
-    """Return powers of states, after checking that the exponent is a whole number."""
-    return x ** checked_count("order", order, least=0)
 
 
 def random_key(random_state: Any) -> PRNGKeyArray:

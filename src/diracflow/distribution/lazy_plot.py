@@ -9,12 +9,18 @@ from typing import Any
 
 
 def plotted(thing: Any, ax: Any = None, drawing: str = "one_panel") -> Any:
-    """Draw a law, a result or the history of a training in one panel, and return its `Axes`.
-
-    **Arguments:**
-
-    - `thing`: what to draw.
-    - `ax`: a matplotlib `Axes`; by default that of a new figure.
-    - `drawing`: the name of the function in `view.one_panel`.
-    """
+    """Draw a law, a result or the history of a training by a function of `view.one_panel`."""
     return getattr(importlib.import_module("diracflow.view.one_panel"), drawing)(thing, ax)
+
+
+class Drawn:
+    """A law or a result that can be drawn."""
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it in one panel, and return the `Axes`.
+
+        **Arguments:**
+
+        - `ax`: a matplotlib `Axes`; by default that of a new figure.
+        """
+        return plotted(self, ax)

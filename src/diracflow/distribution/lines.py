@@ -8,7 +8,8 @@ of $T_i$, the component hardly depends on $w$: for a linear map it does not, and
 exact.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +20,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
-from .root_finding import increasing_root, without_gradient
+from .root_finding import excess, increasing_root, quantile
 from .weighted_points import Estimate, normal_sets
 
 if TYPE_CHECKING:
@@ -35,13 +36,9 @@ _STENCIL = 7
 _COARSE = 16
 # Smallest slope within a cell: at a turning point the density of a line is infinite.
 _FLAT = 1e-12
-# Part of a cell by which a Newton step may leave the bracket of the zero.
-_ROUNDING = 1e-6
-# Newton steps within a cell; a bisection replaces those that leave the bracket.
-_ITERATIONS = 6
 
 
-class Tails(eqx.Module):
+class Tails(NamedTuple):
     """Probabilities below and above levels, and the density there; one for each set of lines."""
 
     below: Float[Array, "sets *batch"]
@@ -58,24 +55,26 @@ class Lines(eqx.Module):
 
     def estimate(self, x: Float[Array, "*batch"], error: bool = True) -> tuple[Estimate, Estimate]:
         """Return the probabilities below and above `x`, with standard errors in any case."""
-        x = jnp.broadcast_to(x, np.broadcast_shapes(x.shape, self.values.shape[3:]))
-        inside = self.domain.contains(x) & jnp.isfinite(x)
-        level = self.domain.to_real(jnp.where(inside, x, self.domain.centre))
-        found, end = _tails(self, level), jnp.where(x <= self.domain.centre, 0.0, 1.0)
-        mask = lambda e, end: Estimate(
-            jnp.where(inside, e.value, end), jnp.where(inside, e.stderr, 0.0)
-        )
-        return mask(_over_sets(found.below), end), mask(_over_sets(found.above), 1 - end)
+        below, above, _ = _tails(self, self.domain.to_real(x))
+        return _over_sets(below), _over_sets(above)
 
     def quantile(self, q: Float[Array, "*batch"], upper: bool) -> Float[Array, "*batch"]:
         """Return the state with probability `q` below it, or above it if `upper`."""
         q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, self.values.shape[3:]))
-        levels = (1 - q, q) if upper else (q, 1 - q)
-        level = jax.lax.stop_gradient(_quantile_level(*without_gradient((self, levels))))
-        # One more Newton step carries the derivatives of the implicit function.
-        value, slope = _residual(self, levels, level)
-        slope = jax.lax.stop_gradient(jnp.where(slope > 0, slope, jnp.inf))
-        return self.domain.from_real(level - value / slope)
+        return self.domain.from_real(quantile(self, q, upper))
+
+    def tails(self, level: Float[Array, "*batch"]) -> tuple[Array, Array, Array]:
+        """Return the probabilities below and above levels on the real line, and the density."""
+        below, above, height = (jnp.mean(a, axis=0) for a in _tails(self, level))
+        return below, above, height
+
+    def bracket(self, levels: tuple[Array, Array]) -> tuple[Array, ...]:
+        """Return ends of the quantiles, and those of a few of the lines as a first guess."""
+        full = levels[0].shape
+        ends = [jnp.broadcast_to(f(self.values, (0, 1, 2)), full) for f in (jnp.min, jnp.max)]
+        few = slice(None, None, _COARSE)
+        coarse = Lines(self.domain, self.values[:, :, few], _COARSE * self.weights[:, few])
+        return *ends, increasing_root(lambda y: excess(coarse, levels, y), *ends)
 
 
 def lines_of(law: "AbstractDistribution", component: int) -> Lines:
@@ -85,9 +84,10 @@ def lines_of(law: "AbstractDistribution", component: int) -> Lines:
     spread = lambda z: jnp.asarray(z.reshape(*z.shape[:-1], *ones, z.shape[-1]))
     noise = spread(normal_sets(_LINES, law.noise_dim, 0))
     values = domain.to_real(law._images(noise)[..., component])
-    axes = jax.lax.stop_gradient(_axes(noise[..., law._jumps :], values))
-    others, weights = _others(law.noise_dim - 1, law._jumps)
-    states = law._images(_along(axes, spread(others), law._jumps))
+    jumps = law._traits.jumps
+    axes = jax.lax.stop_gradient(_axes(noise[..., jumps:], values))
+    others, weights = _others(law.noise_dim - 1, jumps)
+    states = law._images(_along(axes, spread(others), jumps))
     return Lines(domain, domain.to_real(states[..., component]), jnp.asarray(weights))
 
 
@@ -149,7 +149,7 @@ def _tails(lines: Lines, level: Float[Array, "*batch"]) -> Tails:
     slopes = jnp.tensordot(jnp.asarray(_SLOPES, values.dtype), values, 1)
     found = jax.lax.map(lambda row: _at_level(lines, slopes, row), rows)
     whole = lambda a: jnp.moveaxis(a, 1, 0).reshape(a.shape[1], *full)
-    return jax.tree.map(whole, found)
+    return Tails(*map(whole, found))
 
 
 def _slope_weights() -> Float[np.ndarray, "nodes nodes"]:
@@ -190,45 +190,20 @@ def _at_level(lines: Lines, slopes: Array, level: Float[Array, "*batch"]) -> Tai
 
 def _crossing(left: Array, right: Array, first: Array, last: Array) -> tuple[Array, Array]:
     """Return where the cubic with these ends and slopes is zero on (0, 1), and its slope there."""
-    square, cube = 3 * (right - left) - 2 * first - last, first + last - 2 * (right - left)
-
-    def cubic(s: Array) -> tuple[Array, Array]:
-        value = left + s * (first + s * (square + s * cube))
-        return value, first + s * (2 * square + s * 3 * cube)
-
-    def improve(_: Any, bracket: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        s, low, high = bracket
-        value, slope = cubic(s)
-        beyond = value * jnp.sign(right - left) > 0
-        low, high = jnp.where(beyond, low, s), jnp.where(beyond, s, high)
-        newton = s - value / jnp.where(slope == 0, 1.0, slope)
-        # Near the zero, rounding may place a Newton step just outside the bracket.
-        inside = (newton >= low - _ROUNDING) & (newton <= high + _ROUNDING)
-        better = jnp.where(inside, jnp.clip(newton, 0.0, 1.0), 0.5 * (low + high))
-        return better, low, high
-
-    start = -left / (right - left), jnp.zeros_like(left), jnp.ones_like(left)
     fixed = jax.lax.stop_gradient
-    s = fixed(jax.lax.fori_loop(0, _ITERATIONS, improve, start)[0])
+    square, cube = 3 * (right - left) - 2 * first - last, first + last - 2 * (right - left)
+    coefficients = left, first, square, cube
+    increasing = fixed([a * jnp.sign(right - left) for a in coefficients])
+    ends = jnp.zeros_like(left), jnp.ones_like(left)
+    start = fixed(-left / (right - left))
+    s = increasing_root(lambda s: _cubic(increasing, s), *ends, start)
     # One more Newton step carries the derivatives of the implicit function.
-    value, slope = cubic(s)
+    value, slope = _cubic(coefficients, s)
     return s - value / fixed(jnp.where(slope == 0, jnp.inf, slope)), slope
 
 
-@eqx.filter_jit
-def _quantile_level(lines: Lines, levels: tuple[Array, Array]) -> Float[Array, "*batch"]:
-    values = lines.values
-    full = np.broadcast_shapes(levels[0].shape, values.shape[3:])
-    low, high = (jnp.broadcast_to(f(values, axis=(0, 1, 2)), full) for f in (jnp.min, jnp.max))
-    few = Lines(lines.domain, values[:, :, ::_COARSE], _COARSE * lines.weights[:, ::_COARSE])
-    first = increasing_root(lambda y: _residual(few, levels, y), low, high)
-    return increasing_root(lambda y: _residual(lines, levels, y), low, high, first)
-
-
-def _residual(lines: Lines, levels: tuple[Array, Array], level: Array) -> tuple[Array, Array]:
-    """Return the probability below a level minus the one wanted, and its slope."""
-    found, (lower, rest) = _tails(lines, level), levels
-    below, above = jnp.mean(found.below, axis=0), jnp.mean(found.above, axis=0)
-    # The smaller of the two probabilities is compared, because of rounding.
-    value = jnp.where(lower < 0.5, below - lower, rest - above)
-    return value, jnp.mean(found.height, axis=0)
+def _cubic(coefficients: Sequence[Array], s: Array) -> tuple[Array, Array]:
+    """Return the value of a cubic and its slope."""
+    left, first, square, cube = coefficients
+    value = left + s * (first + s * (square + s * cube))
+    return value, first + s * (2 * square + s * 3 * cube)

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_count
-from ..sde.domains import AbstractDomain
-from .abstract_distribution import POINTS, AbstractDistribution
+from ..sde.delegation import delegated
+from ..sde.domains import AbstractDomain, each
+from .abstract_distribution import POINTS, AbstractDistribution, Traits
 from .hidden_components import HiddenComponents
 from .weighted_points import WeightedPoints
 
@@ -37,17 +38,12 @@ class Marginal(AbstractDistribution):
         whole = self.components.law.domain
         return tuple(whole[i] for i in self.components.known)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return self.components.law.batch_shape
+    batch_shape = delegated("components.law.batch_shape")
+    _scalar = delegated("components.law._scalar")
 
     @property
-    def _scalar(self) -> bool:
-        return self.components.law._scalar
-
-    @property
-    def _integrable(self) -> bool:
-        return self.components.by_quadrature
+    def _traits(self) -> Traits:
+        return Traits(integrable=self.components.by_quadrature)
 
     def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
         return self.components.law._origin(self.components.known[component])
@@ -96,18 +92,17 @@ def checked_components(components: Any, dim: int) -> tuple[int, ...]:
 def _log_integrals(law: Marginal, x: Float[Array, "*batch d"]) -> tuple[Array, Array]:
     """Return the log-density and its relative standard error."""
     batch, hidden = law.batch_shape, law.components
+    noise = hidden.noise(POINTS, 0)
     full = np.broadcast_shapes(x.shape[:-1], batch)
     rows = jnp.broadcast_to(x, (*full, x.shape[-1]))
     inner = full[len(full) - len(batch) :]
     rows = rows.reshape(-1, *inner, x.shape[-1])
-    domain = list(zip(law.domain, range(law.dim), strict=True))
 
     def one(known: Float[Array, "*batch d"]) -> tuple[Array, Array]:
-        columns = [part.contains(known[..., i]) for part, i in domain]
-        inside = jnp.all(jnp.stack(columns, axis=-1) & jnp.isfinite(known), axis=-1)
+        inside = jnp.all(each(law.domain, "contains", known) & jnp.isfinite(known), axis=-1)
         centre = jnp.asarray([part.centre for part in law.domain], known.dtype)
         known = jnp.where(inside[..., None], known, jnp.broadcast_to(centre, known.shape))
-        value, error = hidden.nodes(known, POINTS, 0).log_integral()
+        value, error = hidden.nodes(known, noise).log_integral()
         return jnp.where(inside, value, -jnp.inf), jnp.where(inside, error, 0.0)
 
     together = max(1, _CHUNK // (hidden.rows(POINTS) * max(1, int(np.prod(inner, dtype=int)))))

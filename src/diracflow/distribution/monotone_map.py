@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from .root_finding import NODE_WEIGHTS, NODES, increasing_root, without_gradient
+from .root_finding import increasing_root, newton_step, panel_points, without_gradient
 from .weighted_points import WeightedPoints
 
 if TYPE_CHECKING:
@@ -26,17 +26,11 @@ _FAR = 40.0
 
 def normal_nodes(law: "AbstractDistribution", panels: int) -> WeightedPoints:
     """Return the images of two Gauss--Legendre rules with different panels."""
-    sets = []
-    for reach in (_REACH, _REACH * (1 + 1 / panels)):
-        width = 2 * reach / panels
-        edges = -reach + width * jnp.arange(panels, dtype=jnp.result_type(float))
-        z = (edges[:, None] + width * jnp.asarray(NODES, edges.dtype)[None]).reshape(-1)
-        weights = width * jnp.tile(jnp.asarray(NODE_WEIGHTS, edges.dtype), panels)
-        sets.append((z, weights * norm.pdf(z)))
-    z, weights = (jnp.stack(part) for part in zip(*sets, strict=True))
+    reach = jnp.asarray([_REACH, _REACH * (1 + 1 / panels)], jnp.result_type(float))
+    z, weights = (part.T for part in panel_points(-reach, 2 * reach / panels, panels))
     ones = [1] * len(law.batch_shape)
     x = law._images(z.reshape(*z.shape, *ones, 1))
-    return WeightedPoints(x, weights.reshape(*weights.shape, *ones))
+    return WeightedPoints(x, (weights * norm.pdf(z)).reshape(*z.shape, *ones))
 
 
 @eqx.filter_jit
@@ -58,9 +52,6 @@ def normal_of(law: "AbstractDistribution", x: Float[Array, "*batch"]) -> Array:
 
     end = jnp.full_like(target, _FAR)
     z = increasing_root(residual, jax.lax.stop_gradient(-end), jax.lax.stop_gradient(end))
-    # One more Newton step carries the derivatives of the implicit function.
-    slope = residual(z)[1]
-    slope = jax.lax.stop_gradient(jnp.where(slope > 0, slope, jnp.inf))
-    z = z + (target - image(law, z)) / slope
+    z = newton_step(z, image(law, z) - target, residual(z)[1])
     beyond = jnp.where(x <= domain.centre, -jnp.inf, jnp.inf)
     return jnp.where(inside, z, beyond)

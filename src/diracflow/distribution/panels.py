@@ -6,7 +6,7 @@ short whatever their kind. Panels divide the interval outside of which the densi
 rounding. The left and the right integral are summed separately, so that both tails are accurate.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..sde.domains import AbstractDomain
-from .root_finding import NODE_WEIGHTS, NODES, increasing_root, without_gradient
+from .root_finding import NODE_WEIGHTS, NODES, panel_points, without_gradient
 from .weighted_points import WeightedPoints
 
 if TYPE_CHECKING:
@@ -49,31 +49,43 @@ class Panels(eqx.Module):
         return _placed(self.law.domain[0], self.centre, self.scale, u)[0]
 
     def variable(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Return the values of the variable at states inside the domain."""
-        centre, scale = _leading(x.ndim, self.centre, self.scale)
-        return jnp.arcsinh((self.law.domain[0].to_real(x) - centre) / scale)
+        """Return the values of the variable at states inside the domain, within the panels."""
+        centre, scale, *ends = _leading(x.ndim, self.centre, self.scale, self.low, self.high)
+        return jnp.clip(jnp.arcsinh((self.law.domain[0].to_real(x) - centre) / scale), *ends)
 
     def log_density(self, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the log-density of the variable, minus infinity where it is not defined."""
         x, change = _placed(self.law.domain[0], self.centre, self.scale, u)
-        return _changed(self.law._log_probs(x[..., None]), change)
+        value = self.law._log_probs(x[..., None]) + change
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def nodes(self) -> tuple[Float[Array, "n *batch"], Float[Array, "n *batch"]]:
         """Return the nodes of all panels, and their weights times the density."""
-        u, weights = _panel_points(self.low, self.width, self.count)
-        return u, _weighted_by(weights, self.log_density(u))
+        u, weights = panel_points(self.low, self.width, self.count)
+        return u, weights * jnp.exp(self.log_density(u))
 
-    def masses(self) -> Float[Array, "count *batch"]:
-        """Return the mass of each panel."""
-        weights = self.nodes()[1]
-        return jnp.sum(weights.reshape(self.count, -1, *weights.shape[1:]), axis=1)
 
-    def tails(
-        self, u: Float[Array, "*batch"], masses: Float[Array, "count *batch"]
-    ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"], Float[Array, "*batch"]]:
-        """Return the mass below and above values of the variable, and the density there."""
-        points, panel = _tail_points(self.low, self.width, self.count, u)
-        return _tail_sums(self.low, self.width, masses, u, panel, self.log_density(points))
+class PanelTails(NamedTuple):
+    """The distribution function in the variable of integration."""
+
+    panels: Panels
+    masses: Float[Array, "count *batch"]
+
+    def tails(self, u: Float[Array, "*batch"]) -> tuple[Array, Array, Array]:
+        """Return the probabilities below and above values of the variable, and its density."""
+        panels = self.panels
+        points, panel = _tail_points(panels.low, panels.width, panels.count, u)
+        heights = panels.log_density(points)
+        [total] = _leading(u.ndim, jnp.sum(self.masses, axis=0))
+        found = _tail_sums(panels.low, panels.width, self.masses, u, panel, heights)
+        below, above, height = (part / total for part in found)
+        return below, above, height
+
+    def bracket(self, levels: tuple[Array, Array]) -> tuple[Array, ...]:
+        """Return the ends of all panels."""
+        shape = levels[0].shape
+        ends = _leading(len(shape), self.panels.low, self.panels.high)
+        return tuple(jnp.broadcast_to(end, shape) for end in ends)
 
 
 # The functions below are compiled one by one. The density is evaluated between them by a program
@@ -90,25 +102,6 @@ def _placed(domain: AbstractDomain, centre: Array, scale: Array, u: Array) -> tu
     centre, scale = _leading(u.ndim, centre, scale)
     x = domain.from_real(centre + scale * jnp.sinh(u))
     return x, jnp.log(jnp.cosh(u)) + jnp.log(scale) - domain.log_slope(x)
-
-
-@eqx.filter_jit
-def _changed(log_prob: Array, change: Array) -> Array:
-    value = log_prob + change
-    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
-
-
-@eqx.filter_jit
-def _weighted_by(weights: Array, log_density: Array) -> Array:
-    return weights * jnp.exp(log_density)
-
-
-@eqx.filter_jit
-def _panel_points(low: Array, width: Array, count: int) -> tuple[Array, Array]:
-    index = jnp.arange(count, dtype=low.dtype)[:, None]
-    steps = (index + jnp.asarray(NODES, low.dtype)[None]).reshape(-1, *[1] * low.ndim)
-    weights = jnp.tile(jnp.asarray(NODE_WEIGHTS, low.dtype), count)
-    return low[None] + width[None] * steps, weights.reshape(steps.shape) * width[None]
 
 
 @eqx.filter_jit
@@ -139,13 +132,6 @@ def _tail_sums(
 
 
 @eqx.filter_jit
-def _located(domain: AbstractDomain, points: WeightedPoints) -> tuple[Array, Array]:
-    """Return mean and standard deviation on the real line."""
-    mean, covariance = WeightedPoints(domain.to_real(points.x), points.weights).moments()
-    return mean[..., 0], jnp.sqrt(covariance[..., 0, 0])
-
-
-@eqx.filter_jit
 def _ends(grid: Array, heights: Array) -> tuple[Array, Array]:
     """Return the interval outside of which the mass is below rounding, in both tails."""
     floor = jnp.max(heights, axis=0, keepdims=True) + 3 * jnp.log(jnp.finfo(grid.dtype).eps)
@@ -157,7 +143,9 @@ def _ends(grid: Array, heights: Array) -> tuple[Array, Array]:
 def panels_of(law: "AbstractDistribution", count: int) -> Panels:
     """Return panels that cover a law. They do not depend on derivatives."""
     fixed = without_gradient(law)
-    mean, scale = _located(law.domain[0], fixed._simulated(LOCATING, 0))
+    x, weights = fixed._simulated(LOCATING, 0)
+    mean, covariance = WeightedPoints(law.domain[0].to_real(x), weights).moments()
+    mean, scale = mean[..., 0], jnp.sqrt(covariance[..., 0, 0])
     grid = jnp.asarray(_GRID, scale.dtype).reshape(-1, *[1] * scale.ndim)
     grid = jnp.broadcast_to(grid, (len(grid), *scale.shape))
     heights = Panels(fixed, mean, scale, mean, scale, 1).log_density(grid)
@@ -177,53 +165,8 @@ def panel_nodes(law: "AbstractDistribution", count: int) -> WeightedPoints:
     return WeightedPoints(x, weights)
 
 
-def panel_tails(
-    law: "AbstractDistribution", x: Float[Array, "*batch"], count: int = PANELS
-) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
-    """Return the probabilities below and above `x`."""
-    [domain] = law.domain
-    x = jnp.broadcast_to(x, np.broadcast_shapes(x.shape, law.batch_shape))
+def tails_of(law: "AbstractDistribution", count: int) -> PanelTails:
+    """Return the distribution function of a law, summed over panels."""
     panels = panels_of(law, count)
-    inside = domain.contains(x) & jnp.isfinite(x)
-    u = panels.variable(jnp.where(inside, x, domain.centre))
-    low, high = _leading(u.ndim, panels.low, panels.high)
-    masses = panels.masses()
-    total = jnp.sum(masses, axis=0).reshape(low.shape)
-    below, above, _ = panels.tails(jnp.clip(u, low, high), masses)
-    end = jnp.where(x <= domain.centre, 0.0, 1.0)
-    return jnp.where(inside, below / total, end), jnp.where(inside, above / total, 1 - end)
-
-
-def panel_quantile(
-    law: "AbstractDistribution", q: Float[Array, "*batch"], upper: bool
-) -> Float[Array, "*batch"]:
-    """Return the state with probability `q` below it, or above it if `upper`."""
-    q = jnp.broadcast_to(q, np.broadcast_shapes(q.shape, law.batch_shape))
-    panels = panels_of(law, PANELS)
-    masses = panels.masses()
-    levels = (1 - q, q) if upper else (q, 1 - q)
-    u = jax.lax.stop_gradient(_solve(*without_gradient((panels, masses, levels))))
-    # One more Newton step carries the derivatives of the implicit function.
-    value, slope = _residual(panels, masses, levels, u)
-    slope = jax.lax.stop_gradient(slope)
-    return panels.state(u - value / jnp.where(slope > 0, slope, jnp.inf))
-
-
-@eqx.filter_jit
-def _solve(panels: Panels, masses: Array, levels: tuple[Array, Array]) -> Float[Array, "*batch"]:
-    shape = levels[0].shape
-    low, high = _leading(len(shape), panels.low, panels.high)
-    ends = jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape)
-    return increasing_root(lambda u: _residual(panels, masses, levels, u), *ends)
-
-
-def _residual(
-    panels: Panels, masses: Array, levels: tuple[Array, Array], u: Float[Array, "*batch"]
-) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
-    """Return the probability below `u` minus the level, and its slope in `u`."""
-    [total] = _leading(u.ndim, jnp.sum(masses, axis=0))
-    below, above, height = panels.tails(u, masses)
-    lower, rest = levels
-    # The smaller of the two probabilities is compared, because of rounding.
-    value = jnp.where(lower < 0.5, below / total - lower, rest - above / total)
-    return value, height / total
+    weights = panels.nodes()[1]
+    return PanelTails(panels, jnp.sum(weights.reshape(count, -1, *weights.shape[1:]), axis=1))

@@ -7,7 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..sde.domains import AbstractDomain, Real
-from .abstract_distribution import AbstractDistribution
+from .abstract_distribution import AbstractDistribution, Traits
 from .weighted_points import WeightedPoints
 
 
@@ -16,6 +16,7 @@ class Particles(AbstractDistribution):
 
     x: Float[Array, "n d"]
     weights: Float[Array, " n"]  # add up to one
+    _traits = Traits(integrable=False, cheap=False)
 
     @property
     def dim(self) -> int:
@@ -24,14 +25,6 @@ class Particles(AbstractDistribution):
     @property
     def domain(self) -> tuple[AbstractDomain, ...]:
         return (Real(),) * self.dim
-
-    @property
-    def _integrable(self) -> bool:
-        return False
-
-    @property
-    def _cheap(self) -> bool:
-        return False
 
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         raise ValueError(

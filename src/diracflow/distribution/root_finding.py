@@ -1,7 +1,7 @@
-"""Zeros of increasing functions, and nodes of Gauss--Legendre panels."""
+"""Zeros of increasing functions, quantiles, and nodes of Gauss--Legendre panels."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -56,3 +56,53 @@ def increasing_root(
     first = 0.5 * (low + high) if first is None else first
     start = first, low, high, jnp.full_like(first, jnp.inf), 0
     return jax.lax.while_loop(unfinished, improve, start)[0]
+
+
+def newton_step(
+    u: Float[Array, "*n"], value: Float[Array, "*n"], slope: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """Return a zero after one more Newton step: its derivatives are those of the zero."""
+    slope = jax.lax.stop_gradient(slope)
+    return u - value / jnp.where(slope > 0, slope, jnp.inf)
+
+
+class Continuous(Protocol):
+    """A law of one variable with a continuous distribution function."""
+
+    def tails(self, u: Float[Array, "*n"]) -> tuple[Array, Array, Array]:
+        """Return the probabilities below and above `u`, and the density there."""
+        ...
+
+    def bracket(self, levels: tuple[Array, Array]) -> tuple[Array, ...]:
+        """Return ends between which the quantiles lie, and a first guess if there is one."""
+        ...
+
+
+def quantile(law: Continuous, q: Float[Array, "*n"], upper: bool) -> Float[Array, "*n"]:
+    """Return the variable with probability `q` below it, or above it if `upper`."""
+    levels = (1 - q, q) if upper else (q, 1 - q)
+    u = jax.lax.stop_gradient(_quantile(*without_gradient((law, levels))))
+    return newton_step(u, *excess(law, levels, u))
+
+
+@eqx.filter_jit
+def _quantile(law: Continuous, levels: tuple[Array, Array]) -> Float[Array, "*n"]:
+    return increasing_root(lambda u: excess(law, levels, u), *law.bracket(levels))
+
+
+def excess(law: Continuous, levels: tuple[Array, Array], u: Array) -> tuple[Array, Array]:
+    """Return the probability below `u` minus the one wanted, and its slope."""
+    (below, above, height), (lower, rest) = law.tails(u), levels
+    # The smaller of the two probabilities is compared, because of rounding.
+    return jnp.where(lower < 0.5, below - lower, rest - above), height
+
+
+@eqx.filter_jit
+def panel_points(
+    low: Float[Array, "*batch"], width: Float[Array, "*batch"], count: int
+) -> tuple[Float[Array, "n *batch"], Float[Array, "n *batch"]]:
+    """Return the nodes of adjacent panels, and their weights."""
+    index = jnp.arange(count, dtype=low.dtype)[:, None]
+    steps = (index + jnp.asarray(NODES, low.dtype)[None]).reshape(-1, *[1] * low.ndim)
+    weights = jnp.tile(jnp.asarray(NODE_WEIGHTS, low.dtype), count)
+    return low[None] + width[None] * steps, weights.reshape(steps.shape) * width[None]

@@ -6,7 +6,6 @@ and their spread is its standard error. One set of independent weighted draws is
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,8 +23,6 @@ from ..sde.quasi_random import sobol
 SETS = 16
 # Fewer points of a set for each column are not standardised.
 _POINTS_PER_COLUMN = 8
-# Points compared with at once in an empirical distribution function.
-_TOGETHER = 16
 
 
 class Estimate(NamedTuple):
@@ -41,61 +38,25 @@ class WeightedPoints(NamedTuple):
     x: Float[Array, "sets n *batch d"]
     weights: Float[Array, "sets n *batch"]
 
+    @eqx.filter_jit
     def mean(self, values: Float[Array, "sets n *batch"]) -> Estimate:
         """Return the expectation of a function from its values at the points."""
-        return _mean(self, values)
+        extra = values.ndim - self.weights.ndim
+        weights = self.weights.reshape(*self.weights.shape, *[1] * extra)
+        # A node without weight may lie where the function overflows.
+        means = jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=1)
+        value = jnp.mean(means, axis=0)
+        if len(means) > 1:
+            return Estimate(value, jnp.std(means, axis=0, ddof=1) / np.sqrt(len(means)))
+        spread = jnp.sum((weights * (values - value[None, None])) ** 2, axis=(0, 1))
+        return Estimate(value, jnp.sqrt(spread))
 
+    @eqx.filter_jit
     def moments(self) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d d"]]:
         """Return mean and covariance."""
-        return _moments(self)
-
-    def cdf(self, x: Float[Array, "*batch d"]) -> Estimate:
-        """Return the part of the weight at or below each component of `x`."""
-        batch = self.x.shape[2:-1]
-        full = np.broadcast_shapes(x.shape[:-1], batch)
-        rows = jnp.broadcast_to(x, (*full, x.shape[-1]))
-        rows = rows.reshape(-1, *full[len(full) - len(batch) :], x.shape[-1])
-        below = lambda row: self.mean((self.x <= row[None, None]).astype(x.dtype))
-        found = jax.lax.map(below, rows, batch_size=_TOGETHER)
-        return Estimate(*(a.reshape(*full, x.shape[-1]) for a in found))
-
-    def ppf(self, q: Float[Array, "*batch"]) -> Float[Array, "*batch d"]:
-        """Return the quantile of each component, interpolated between points."""
-        sets, count, *batch, dim = self.x.shape
-        full = np.broadcast_shapes(q.shape, tuple(batch))
-        weights = jnp.broadcast_to(self.weights[..., None], self.x.shape) / sets
-        x, weights = (a.reshape(sets * count, -1).T for a in (self.x, weights))
-        # One row of levels for each entry of the batch and component.
-        levels = jnp.broadcast_to(q, full).reshape(-1, int(np.prod(batch, dtype=int)), 1)
-        levels = jnp.broadcast_to(levels, (*levels.shape[:2], dim)).reshape(len(levels), -1).T
-        found = jax.vmap(_quantiles)(x, weights, levels)
-        return found.T.reshape(*full, dim)
-
-
-@eqx.filter_jit
-def _mean(points: WeightedPoints, values: Float[Array, "sets n *batch"]) -> Estimate:
-    extra = values.ndim - points.weights.ndim
-    weights = points.weights.reshape(*points.weights.shape, *[1] * extra)
-    # A node without weight may lie where the function overflows.
-    means = jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=1)
-    value = jnp.mean(means, axis=0)
-    if len(means) > 1:
-        return Estimate(value, jnp.std(means, axis=0, ddof=1) / np.sqrt(len(means)))
-    spread = jnp.sum((weights * (values - value[None, None])) ** 2, axis=(0, 1))
-    return Estimate(value, jnp.sqrt(spread))
-
-
-@eqx.filter_jit
-def _moments(points: WeightedPoints) -> tuple[Array, Array]:
-    mean = points.mean(points.x).value
-    centred = points.x - mean[None, None]
-    return mean, points.mean(centred[..., :, None] * centred[..., None, :]).value
-
-
-def _quantiles(x: Float[Array, " n"], weights: Array, q: Float[Array, " q"]) -> Float[Array, " q"]:
-    order = jnp.argsort(x)
-    cumulated = jnp.cumsum(weights[order]) - weights[order] / 2  # in the middle of each weight
-    return jnp.interp(q, cumulated, x[order])
+        mean = self.mean(self.x).value
+        centred = self.x - mean[None, None]
+        return mean, self.mean(centred[..., :, None] * centred[..., None, :]).value
 
 
 def normal_sets(points: int, dim: int, key: Any) -> Float[np.ndarray, "sets n dim"]:
@@ -129,9 +90,3 @@ def _standardised(z: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n dim"]:
         return z
     centred = z - np.mean(z, axis=0)
     return np.linalg.solve(np.linalg.cholesky(centred.T @ centred / len(z)), centred.T).T
-
-
-def map_states(function: Callable[[Array], Array], x: Float[Array, "*n d"]) -> Float[Array, "*n"]:
-    """Apply a function of one state to all states."""
-    values = jax.vmap(function)(x.reshape(-1, x.shape[-1]))
-    return values.reshape(*x.shape[:-1], *values.shape[1:])

@@ -5,34 +5,31 @@ $\rho_t(x | x_0) = \int\rho_{t/2}(x | y)\,\rho_{t/2}(y | x_0)\,dy$. The right-ha
 by a mean over draws $y$, at points $x$ drawn from the density. If the density depends on the start
 time, the second half starts $t/2$ later.
 
-**Simulated paths.** Draws from the density are compared with end points of Euler--Maruyama paths:
+**Simulated paths.** Draws from the density are compared with end points of paths of Heun's method:
 means and covariances in units of their standard errors, and the energy distance with a permutation
 test.
 """
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from ..density.composed import ComposedDensity
 from ..density.learned import LearnedDensity
 from ..sde.argument_checks import checked_count, checked_key, checked_one_point
 from ..sde.chart import Chart
+from ..sde.heun import heun_paths
 from ..sde.parameters import Params
-from ..sde.sde import SDE
 from ..transition.programs import log_probs
-from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.underlying_sde import began_at, member_of, require_homogeneous, scalars
+from .errors import log_probs_from_each
 
 # Number of groups of draws; their spread estimates the sampling error of the mean.
 _GROUPS = 16
-# Starts whose log-densities are computed at once.
-_TOGETHER = 64
 # Number of permutations in the test of the energy distance.
 _PERMUTATIONS = 200
 
@@ -61,17 +58,9 @@ def chapman_kolmogorov(
     params: Params | None = None,
     start_time: float | None = None,
 ) -> Consistency:
-    """Compare two transitions over `t / 2` with one over `t`.
+    """Compare two transitions over `t / 2` with one over a time `t` within `density.reach`.
 
-    **Arguments:**
-
-    - `density`: a learned density.
-    - `key`: a random key.
-    - `t`: a time within `density.reach`.
-    - `x0`: one start.
-    - `points`: number of points at which the densities are compared.
-    - `draws`: number of intermediate points, at least 32.
-    - `params`, `start_time`: as in the density's queries.
+    Densities are compared at `points` draws; `draws` is the number of intermediate points.
     """
     key = checked_key(key)
     checked_count("points", points)
@@ -96,7 +85,8 @@ def chapman_kolmogorov(
         start = density._joined(jnp.asarray(x0), **whole)
         plain, time = density._restricted(jnp.asarray(t)), jnp.asarray(t, x.dtype)
         # Densities at `x` from each intermediate point, relative to that from `x0`.
-        over_half = _from_each(plain, time / 2, x, density._joined(y, **half))
+        at_each = jnp.broadcast_to(x[:, None], (points, *y.shape))
+        over_half = log_probs_from_each(plain, time / 2, at_each, density._joined(y, **half))
         ratios = jnp.exp(over_half - log_probs(plain, time, x, start)[:, None])
         errors = np.asarray(ratios).reshape(points, _GROUPS, -1).mean(axis=2) - 1
         coverage = float(jnp.min(density.coverage(y, **half)))
@@ -104,19 +94,6 @@ def chapman_kolmogorov(
     without = [_mean_product(np.delete(errors, group, axis=1)) for group in range(_GROUPS)]
     jackknife = np.sqrt((_GROUPS - 1) * np.var(without))
     return Consistency(squared, float(jackknife), coverage)
-
-
-@eqx.filter_jit
-def _from_each(
-    density: AbstractTransitionDensity, t: Array, x: Array, starts: Array
-) -> Float[Array, "points starts"]:
-    """Return log-densities at all points from all starts; a source is evaluated once a start."""
-    state = density._at_time(t)
-
-    def from_start(start: Array) -> Array:
-        return jax.vmap(lambda x: density._log_prob(state, x, start))(x)
-
-    return jax.lax.map(from_start, starts, batch_size=_TOGETHER).T
 
 
 def _mean_product(errors: Float[np.ndarray, "points groups"]) -> float:
@@ -154,17 +131,7 @@ def agreement_with_paths(
     params: Params | None = None,
     start_time: float | None = None,
 ) -> Agreement:
-    """Compare draws of a density with end points of Euler--Maruyama paths.
-
-    **Arguments:**
-
-    - `density`: a learned density.
-    - `key`: a random key.
-    - `t`, `x0`: one time and one start.
-    - `paths`: number of paths, and of draws.
-    - `steps`: number of Euler--Maruyama steps.
-    - `params`, `start_time`: as in the density's queries.
-    """
+    """Compare draws of a density with end points of as many simulated `paths`, of `steps` each."""
     path_key, draw_key = jr.split(checked_key(key))
     checked_count("paths", paths, least=2)
     checked_count("steps", steps)
@@ -175,14 +142,15 @@ def agreement_with_paths(
         # In unconstrained coordinates, so that no step leaves the domain.
         chart = Chart(member, density.chart.maps)
         y0 = chart.start(jnp.asarray(x0, float))
-        ends = euler_maruyama(chart.equation(), path_key, y0, t, began, paths, steps)
+        starts, until = jnp.broadcast_to(y0, (paths, len(y0))), jnp.asarray([t], float)
+        [ends] = heun_paths(chart.equation(), began, path_key, starts, until, steps)
         ends = jax.vmap(chart.from_real)(ends)
         draws = density.sample(draw_key, t, x0, paths, params, start_time=start_time)
         a, b = np.asarray(ends), np.asarray(draws)
     if not np.all(np.isfinite(a)):
         raise ValueError(
             f"Simulated paths from {np.asarray(x0).tolist()} are not finite at t={t:g}: "
-            f"{steps} Euler--Maruyama steps are too few for this drift. Increase `steps`."
+            f"{steps} steps are too few for this drift. Increase `steps`."
         )
     energy, noise, spread = _energy(a, b)
     rows, columns = np.triu_indices(density.dim)
@@ -190,32 +158,6 @@ def agreement_with_paths(
     products = [x[:, rows] * x[:, columns] for x in centred]
     z = _largest_z(a, b), _largest_z(*products)
     return Agreement(*z, energy, noise, spread, paths=paths, steps=steps)
-
-
-@eqx.filter_jit
-def euler_maruyama(
-    sde: SDE,
-    key: PRNGKeyArray,
-    x0: Float[ArrayLike, " d"],
-    t: float,
-    start_time: float,
-    paths: int,
-    steps: int,
-) -> Float[Array, "paths d"]:
-    """Return the end points of paths from `x0` at time `start_time`, after a time `t`."""
-    length = jnp.asarray(t) / steps
-
-    def step(x: Array, index: Array) -> tuple[Array, None]:
-        time = start_time + index * length
-        noise = jr.normal(jr.fold_in(key, index), (paths, sde.noise_dim))
-
-        def one(x: Array, noise: Array) -> Array:
-            return x + sde.drift(time, x) * length + sde.diffusion(time, x) @ noise * length**0.5
-
-        return jax.vmap(one)(x, noise), None
-
-    start = jnp.broadcast_to(jnp.asarray(x0, float), (paths, sde.dim))
-    return jax.lax.scan(step, start, jnp.arange(steps))[0]
 
 
 def _largest_z(a: np.ndarray, b: np.ndarray) -> float:

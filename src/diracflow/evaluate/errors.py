@@ -32,6 +32,8 @@ from ..transition.transition_density import (
     require_density,
 )
 
+# Points at which densities are evaluated at once.
+_TOGETHER = 2**14
 # A grid that misses more than this fraction of the mass is not used.
 _UNRESOLVED = 1e-3
 
@@ -112,7 +114,7 @@ class _Pair(NamedTuple):
     def log_prob(self, law: AbstractTransitionDensity, t: float, x: np.ndarray) -> np.ndarray:
         """Return log-densities at `x`, of shape `(points, starts, d)`."""
         time, points, starts = checked_query(law, t, **self.conditioning, x=x, x0=self.x0)
-        values = _start_by_start(law._restricted(time), time, points, starts)
+        values = log_probs_from_each(law._restricted(time), time, points, starts)
         return np.asarray(values, dtype=np.float64)
 
 
@@ -145,10 +147,7 @@ def _covering_grid(
     if chart is not None:
         draws = [np.asarray(start_coordinates(chart, x)) for x in draws]
     cloud = np.concatenate(draws)
-    low, high = cloud.min(axis=0), cloud.max(axis=0)
-    # A thousand draws reach three standard deviations; two thirds of their range more on each
-    # side reach seven, where a Gaussian has fallen to 1e-11 of its height.
-    low, high = low - 2 / 3 * (high - low), high + 2 / 3 * (high - low)
+    low, high = wide_range(cloud)
     axes = np.meshgrid(*[np.linspace(0, 1, grid)] * dim, indexing="ij")
     unit = np.stack(axes, axis=-1).reshape(-1, 1, dim)
     y, cell = low + (high - low) * unit, np.prod((high - low) / (grid - 1), axis=-1)
@@ -157,6 +156,16 @@ def _covering_grid(
     x = jnp.vectorize(chart.from_real, signature="(d)->(d)")(y)
     log_slopes = jnp.vectorize(chart.log_slope, signature="(d)->()")(x)
     return np.asarray(x), cell * np.exp(-np.asarray(log_slopes))
+
+
+def wide_range(draws: Float[np.ndarray, "n *d"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return ends of a range that contains all but a negligible part of a law.
+
+    A thousand draws reach three standard deviations; two thirds of their range more on each side
+    reach seven, where a Gaussian has fallen to 1e-11 of its height.
+    """
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    return low - 2 / 3 * (high - low), high + 2 / 3 * (high - low)
 
 
 def _by_sampling(pair: _Pair, t: float, key: PRNGKeyArray, samples: int) -> Errors:
@@ -188,13 +197,17 @@ def _by_sampling(pair: _Pair, t: float, key: PRNGKeyArray, samples: int) -> Erro
 
 
 @eqx.filter_jit
-def _start_by_start(
-    density: AbstractTransitionDensity, t: Array, x: Array, x0: Array
+def log_probs_from_each(
+    density: AbstractTransitionDensity,
+    t: Float[Array, ""],
+    x: Float[Array, "points starts d"],
+    x0: Float[Array, "starts d+k"],
 ) -> Float[Array, "points starts"]:
-    # Terms that depend on the start alone are computed once for all points.
+    """Return log-densities from each start; terms of the start alone are computed only once."""
     state = density._at_time(t)
     row = lambda pair: jax.vmap(lambda x: density._log_prob(state, x, pair[1]))(pair[0])
-    return jax.lax.map(row, (jnp.moveaxis(x, 1, 0), x0)).T
+    together = max(1, _TOGETHER // len(x))
+    return jax.lax.map(row, (jnp.moveaxis(x, 1, 0), x0), batch_size=together).T
 
 
 def bootstrap_mean(

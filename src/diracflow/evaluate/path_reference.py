@@ -29,6 +29,7 @@ from ..sde.domains import require_inside
 from ..sde.heun import heun_paths
 from ..sde.parameters import Params
 from ..sde.sde import SDE
+from ..source.gaussian_source import standard_log_prob
 from ..source.moments import MomentSource, graded_basis
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.underlying_sde import began_at, equation_of, member_of, scalars
@@ -95,10 +96,9 @@ def reference(
         equation, y0 = chart.equation(), chart.start(start)
         basis = graded_basis(equation, began, np.asarray(y0))
         source = MomentSource(equation, None, basis, _KERNEL_STEPS)
-        kernels = _Kernels(source, y0, jnp.asarray(began), jnp.asarray(t), share, steps)
-        sums = [
-            kernels.log_sums(jr.fold_in(key, chunk), ends) for chunk in range(-(-paths // _CHUNK))
-        ]
+        path = jnp.append(y0, began), (jnp.asarray(t), jnp.asarray(t * share)), steps
+        keys = [jr.fold_in(key, chunk) for chunk in range(-(-paths // _CHUNK))]
+        sums = [_log_sums(source, own, *path, ends) for own in keys]
         first, second = (logsumexp(jnp.stack(parts), axis=0) for parts in zip(*sums, strict=True))
         count = len(sums) * _CHUNK
         found, shorter = first - np.log(count)
@@ -165,17 +165,12 @@ def measured_distance(
     for kernel in _KERNELS[1:]:
         before, last = last, estimate(kernel)
         change = abs(last.value - before.value)
-        best = min(
-            best, MeasuredDistance(last.value, float(np.hypot(last.stderr, change))), key=_noise
-        )
+        found = MeasuredDistance(last.value, float(np.hypot(last.stderr, change)))
+        best = min(best, found, key=lambda distance: distance.stderr)
         # Shorter kernels have more noise, which at last outweighs what they gain.
         if change <= last.stderr or last.stderr > best.stderr:
             break
     return best
-
-
-def _noise(found: MeasuredDistance) -> float:
-    return found.stderr
 
 
 def _distance(found: Reference, log_q: Float[np.ndarray, " n"]) -> MeasuredDistance:
@@ -197,38 +192,36 @@ def _require_finite(found: Array, t: float, x0: ArrayLike, steps: int) -> None:
         )
 
 
-class _Kernels(eqx.Module):
-    """Paths from one start, and kernels of two lengths at their ends."""
+@eqx.filter_jit
+def _log_sums(
+    source: MomentSource,
+    key: Array,
+    start: Float[Array, " d+1"],
+    t: tuple[Float[Array, ""], Float[Array, ""]],
+    steps: int,
+    x: Float[Array, "n d"],
+) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"]]:
+    """Return logarithms of sums over a chunk of paths, of kernels and of their squares.
 
-    source: MomentSource  # the start time is part of its conditioning vectors
-    start: Float[Array, " d"]
-    start_time: Float[Array, ""]
-    t: Float[Array, ""]
-    share: float
-    steps: int = eqx.field(static=True)
+    `t` has the time since the start and the length of the kernel. The second kernel begins half
+    its length later.
+    """
+    until, last = t
+    times, starts = jnp.stack([until - last, until - last / 2]), jnp.tile(start, (_CHUNK, 1))
+    early, late = heun_paths(source.sde, None, key, starts, times, steps)
 
-    @eqx.filter_jit
-    def log_sums(self, key: Array, x: Float[Array, "n d"]) -> tuple[Array, Array]:
-        """Return logarithms of sums over a chunk of paths, of kernels and of their squares."""
-        last = self.t * self.share
-        start = jnp.append(self.start, self.start_time)
-        # The second kernel begins half its length later.
-        times, starts = jnp.stack([self.t - last, self.t - last / 2]), jnp.tile(start, (_CHUNK, 1))
-        early, late = heun_paths(self.source.sde, None, key, starts, times, self.steps)
-        values = [self._at(early, last, x), self._at(late, last / 2, x)]
-        first, second = zip(*values, strict=True)
-        return jnp.stack(first), jnp.stack(second)
-
-    def _at(self, states: Array, length: Array, x: Array) -> tuple[Array, Array]:
-        times = jnp.full((len(states), 1), self.start_time + self.t - length)
-        starts = jnp.concatenate([states, times], axis=1)
-        frames = jax.vmap(lambda g: self.source.frame(length, g))(starts)
+    def of_kernel(states: Array, length: Array) -> tuple[Array, Array]:
+        begins = jnp.full((len(states), 1), start[-1] + until - length)
+        given = jnp.concatenate([states, begins], axis=1)
+        frames = jax.vmap(lambda g: source.frame(length, g))(given)
         log_dets = jax.vmap(lambda frame: frame.log_det())(frames)
 
         def sums(x: Array) -> tuple[Array, Array]:
             zeta = jax.vmap(lambda frame: frame.standardise(x))(frames)
-            log_kernels = -0.5 * jnp.sum(zeta**2, axis=1) - log_dets
-            log_kernels -= 0.5 * len(x) * jnp.log(2 * jnp.pi)
+            log_kernels = jax.vmap(standard_log_prob)(zeta) - log_dets
             return logsumexp(log_kernels), logsumexp(2 * log_kernels)
 
         return jax.lax.map(sums, x)
+
+    first, second = zip(of_kernel(early, last), of_kernel(late, last / 2), strict=True)
+    return jnp.stack(first), jnp.stack(second)

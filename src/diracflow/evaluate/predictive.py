@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from scipy.stats import chi2, kstest, norm
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..hidden.filtering import Filtered
 from ..inference.likelihood import transitions
 from ..sde.argument_checks import checked_count, checked_key, real_numbers
@@ -24,7 +24,7 @@ from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.observed import in_unit
 from ..uses.simulation import jumps_to
-from ..uses.underlying_sde import scalars
+from ..uses.underlying_sde import conditioning_at, scalars
 
 # Predictions transformed at once, and the largest distance of a transform from 0 and 1 that counts.
 _TOGETHER, _TINY = 256, 1e-12
@@ -38,11 +38,12 @@ class Outcome(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictiveCheck:
+class PredictiveCheck(Drawn):
     """One-step predictions compared with what came.
 
     **Attributes:** `times`; `transforms`, uniform and independent if the model is right; and
-    `log_scores`, the logarithm of the predictive density at each time.
+    `log_scores`, the logarithm of the predictive density at each time. `plot` draws the histogram
+    of the transforms, with the 95 % band of uniform ones.
     """
 
     times: Float[np.ndarray, " n"]
@@ -77,15 +78,6 @@ class PredictiveCheck:
         for name, values in {"independent": scores, "variance": scores**2}.items():
             found[name] = Outcome(*np.array([ljung_box(column, lags) for column in values.T]).T)
         return found
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the histogram of the transforms, with the 95 % band of uniform ones.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 def ljung_box(values: Float[ArrayLike, " n"], lags: int) -> tuple[float, float]:
@@ -189,15 +181,14 @@ def filter_check(
         )
     if len(times) < 2:
         raise ValueError("The first observation has no prediction; a check needs two or more.")
-    _, gaps, counts = jumps_to(times[1:], times[0], density.horizon)
-    jumps = jnp.asarray(gaps / counts), jnp.asarray(counts), jnp.asarray(times[:-1])
+    found = jumps_to(density, times[1:], times[0], "filter_check")
+    counts = np.diff(found.last, prepend=-1)
+    jumps = (*map(jnp.asarray, (found.gaps[found.last], counts, times[:-1])),)
     laws = filtered.particles[:-1], filtered.weights[:-1]  # type: ignore[index]
-    keys = jax.random.split(key, len(gaps))
-    found = _predicted(
-        density, keys, laws, jumps, int(counts.max()), jnp.asarray(y[1:]), cdf, params
-    )
-    values = np.asarray(found).reshape(len(gaps), -1)
-    seen = ~np.isnan(y[1:].reshape(len(gaps), -1)).any(axis=1)
+    rows = jax.random.split(key, len(counts)), laws, jumps, jnp.asarray(y[1:])
+    values = np.asarray(_predicted(density, rows, int(counts.max()), cdf, params))
+    values = values.reshape(len(counts), -1)
+    seen = ~np.isnan(y[1:].reshape(len(counts), -1)).any(axis=1)
     if not np.all((values[seen] >= 0) & (values[seen] <= 1 + 1e-6)):
         raise ValueError("`cdf(x, y)` must return probabilities, between 0 and 1.")
     return PredictiveCheck(
@@ -208,11 +199,8 @@ def filter_check(
 @eqx.filter_jit
 def _predicted(
     density: AbstractTransitionDensity,
-    keys: PRNGKeyArray,
-    laws: tuple[Array, Array],
-    jumps: tuple[Array, Array, Array],
+    rows: tuple,
     most: int,
-    y: Float[Array, "n *k"],
     cdf: Callable,
     params: dict[str, Any],
 ) -> Float[Array, "n *k"]:
@@ -221,13 +209,12 @@ def _predicted(
     def one(row: tuple) -> Array:
         key, (x, weights), (gap, count, begin), value = row
         for index in range(most):
-            start = begin + index * gap if density.start_time is None else None
-            draw_key = jax.random.fold_in(key, index)
-            moved = density.sample(draw_key, gap, x, params=params or None, start_time=start)
+            conditioning = conditioning_at(density, params, begin + index * gap)
+            moved = density.sample(jax.random.fold_in(key, index), gap, x, **conditioning)
             x = jnp.where(index < count, moved, x)
         return jnp.tensordot(weights, jax.vmap(lambda x: jnp.asarray(cdf(x, value)))(x), 1)
 
-    return jax.lax.map(one, (keys, laws, jumps, y))
+    return jax.lax.map(one, rows)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,10 +39,10 @@ from ..models.square_root import ExactCIR
 from ..sde.domains import AbstractDomain, Real
 from ..sde.laws import Normal
 from ..transition.transition_density import AbstractTransitionDensity
+from .errors import wide_range
 
-# Number of draws that locate the mass, and the extension of their range on each side. The draws
-# reach three standard deviations, the extended range seven.
-_DRAWS, _BEYOND = 1024, 2 / 3
+# Number of draws that locate the mass.
+_DRAWS = 1024
 # The transform decays exponentially; it is truncated below this value.
 _NEGLIGIBLE = 1e-15
 # Half of the period of the inverse transform extends beyond the query points by this number of
@@ -92,9 +92,7 @@ def marginals(
 def _axis(part: AbstractDomain, draws: np.ndarray, grid: int) -> tuple[np.ndarray, np.ndarray]:
     """Return states that are evenly spaced in unconstrained coordinates, with their weights."""
     y = np.asarray(part.to_real(jnp.asarray(draws)))
-    low, high = y.min(), y.max()
-    beyond = _BEYOND * (high - low)
-    coordinates, step = np.linspace(low - beyond, high + beyond, grid, retstep=True)
+    coordinates, step = np.linspace(*wide_range(y), grid, retstep=True)
     x: Array = part.from_real(jnp.asarray(coordinates))
     return np.asarray(x), step * np.exp(-np.asarray(part.log_slope(x)))
 

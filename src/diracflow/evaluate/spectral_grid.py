@@ -134,14 +134,8 @@ class _Operator:
 
         self.drift = [periodic(i).reshape(shape) for i in range(grid.dim)]
         # Degenerate noise leaves most entries zero; they are omitted.
-        self.covariance = [
-            {
-                j: covariance[:, i, j].reshape(shape)
-                for j in range(grid.dim)
-                if np.any(covariance[:, i, j])
-            }
-            for i in range(grid.dim)
-        ]
+        axes = [(i, j) for i, j in np.ndindex(grid.dim, grid.dim) if np.any(covariance[:, i, j])]
+        self.covariance = {(i, j): covariance[:, i, j].reshape(shape) for i, j in axes}
         # Differentiation of a trigonometric polynomial of period two pi.
         n, j = grid.points, np.subtract.outer(np.arange(grid.points), np.arange(grid.points))
         off = 0.5 * (-1.0) ** j / np.sin(np.pi * np.where(j == 0, 0.5, j) / n)
@@ -155,8 +149,9 @@ class _Operator:
         rate = jnp.zeros_like(p)
         for i, drift in enumerate(self.drift):
             flux = drift * p
-            for j, covariance in self.covariance[i].items():
-                flux = flux - 0.5 * self.along(j, covariance * p)
+            for (row, j), covariance in self.covariance.items():
+                if row == i:
+                    flux = flux - 0.5 * self.along(j, covariance * p)
             rate = rate - self.along(i, flux)
         return rate
 

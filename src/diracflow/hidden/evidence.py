@@ -2,9 +2,10 @@ r"""The evidence of noisy, partial observations as a function of parameters and 
 
 All randomness of a particle filter enters as one array of standard normal numbers: draws of the
 start, of each jump and of each resampling. The transition density maps noise to states smoothly,
-and particles are resampled in their order along a space-filling curve. Estimates of the evidence
-for neighbouring parameters and noise are therefore close to each other, which correlated
-pseudo-marginal chains need (Deligiannidis, Doucet and Pitt 2018).
+and particles are resampled in their order along Hilbert's space-filling curve (by the algorithm of
+Skilling 2004), on which neighbours are near each other. Estimates of the evidence for neighbouring
+parameters and noise are therefore close to each other, which correlated pseudo-marginal chains need
+(Deligiannidis, Doucet and Pitt 2018).
 """
 
 from typing import Any
@@ -14,14 +15,19 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy.special import ndtr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..sde.laws import AbstractLaw
 from ..transition.programs import images
 from ..transition.transition_density import AbstractTransitionDensity
-from .hidden_process import Observe
-from .hilbert import curve_order
+from ..uses.underlying_sde import positive_time
+from ..uses.weights import systematic
+from .guided_jumps import Observe
 from .particle_filter import Schedule
+
+# Bits of each coordinate. The lattice then has at least as many cells as there are particles.
+_MOST_BITS = 10
+_WORD = 30
 
 
 class Noise(eqx.Module):
@@ -68,7 +74,8 @@ class HiddenProcess(eqx.Module):
     @eqx.filter_jit
     def run(self, noise: Noise, params: dict[str, Float[Array, " chains"]]) -> Run:
         """Run one filter for each chain, with its noise and its parameters."""
-        plan, density = self.plan, self._at_gaps()
+        plan = self.plan
+        density = self.density._restricted(positive_time(self.density, jnp.max(plan.gaps)))
 
         def step(x: Array, jump: tuple) -> tuple[Array, tuple[Array, ...]]:
             noise, comb, gap, begin, y, observed = jump
@@ -94,16 +101,6 @@ class HiddenProcess(eqx.Module):
             x = self.first[jnp.minimum((u[..., 0] * count).astype(int), count - 1)]
         return jax.vmap(lambda x: x[curve_order(x)])(x)
 
-    def _at_gaps(self) -> AbstractTransitionDensity:
-        """Return the density for the gaps alone."""
-        longest = jnp.max(self.plan.gaps)
-        return self.density._restricted(jnp.where(longest > 0, longest, _any_time(self.density)))
-
-
-def _any_time(density: AbstractTransitionDensity) -> float:
-    """Return a time for jumps of no length, for densities are not defined at time zero."""
-    return min(1.0, density.horizon)
-
 
 def _moved(
     density: AbstractTransitionDensity,
@@ -116,8 +113,7 @@ def _moved(
     begin, params = given
     columns = {name: value[:, None] for name, value in params.items()}
     start = density._joined(x, columns, begin if density.start_time is None else None)
-    new = images(density, jnp.where(gap > 0, gap, _any_time(density)), noise, start)
-    return jnp.where(gap > 0, new, x)
+    return jnp.where(gap > 0, images(density, positive_time(density, gap), noise, start), x)
 
 
 def _weighed(
@@ -131,10 +127,7 @@ def _weighed(
     highest = jnp.max(log_weights)
     # If all particles are impossible the evidence says so; any of them may be picked.
     weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(highest), highest, 0.0))[order]
-    cumulated = jnp.cumsum(weights)
-    teeth = (jnp.arange(len(x)) + _uniform(comb)) / len(x) * cumulated[-1]
-    found = jnp.searchsorted(cumulated, teeth, side="right")
-    picked = order[jnp.minimum(found, len(x) - 1)]
+    picked = order[systematic(_uniform(comb), weights, len(x))]
     return jnp.where(observed, picked, order), jnp.where(observed, value, 0.0)
 
 
@@ -155,3 +148,39 @@ def _uniform(noise: Any) -> Any:
     """Map standard normal numbers into the open unit interval."""
     rounding = jnp.finfo(noise.dtype).eps
     return jnp.clip(ndtr(noise), rounding, 1 - rounding)
+
+
+def curve_order(x: Float[Array, "n d"]) -> Int[Array, " n"]:
+    """Return the indices of points in their order along the curve; in one dimension sorted."""
+    dim = x.shape[1]
+    if dim == 1:
+        return jnp.argsort(x[:, 0])
+    bits = max(1, min(_MOST_BITS, _WORD // dim))
+    above = x - jnp.mean(x, axis=0, keepdims=True)
+    spread = jnp.std(x, axis=0, keepdims=True)
+    unit = jax.nn.sigmoid(2 * above / jnp.where(spread > 0, spread, 1.0))
+    cells = jnp.minimum((unit * 2**bits).astype(jnp.int32), 2**bits - 1)
+    return jnp.argsort(curve_index(list(cells.T), bits))
+
+
+def curve_index(cells: list[Int[Array, " n"]], bits: int) -> Int[Array, " n"]:
+    """Return the position along the curve of cells of a lattice with `2**bits` cells a side."""
+    x, masks = list(cells), [1 << bit for bit in range(bits - 1, -1, -1)]
+    for mask in masks[:-1]:
+        low = mask - 1
+        for i in range(len(x)):
+            # Where the bit is set, invert the lower bits of the first; else exchange them.
+            swap = (x[0] ^ x[i]) & low
+            high = (x[i] & mask) > 0
+            first = x[0] ^ jnp.where(high, low, swap)
+            x[i], x[0] = (first if i == 0 else x[i] ^ jnp.where(high, 0, swap)), first
+    for i in range(1, len(x)):
+        x[i] = x[i] ^ x[i - 1]
+    flips = jnp.zeros_like(x[0])
+    for mask in masks[:-1]:
+        flips = flips ^ jnp.where((x[-1] & mask) > 0, mask - 1, 0)
+    index = jnp.zeros_like(flips)
+    for bit in range(bits - 1, -1, -1):
+        for part in x:
+            index = 2 * index + (((part ^ flips) >> bit) & 1)
+    return index

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
@@ -24,25 +23,17 @@ from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.weights import WeightsVanished
-from .guided_jumps import checked_proposal
-from .hidden_process import Hidden, Observe
-from .laws_over_time import AbstractLawsOverTime, Laws, checked_levels
-from .particle_filter import Schedule, filter_task, known, run
+from .guided_jumps import Observe
+from .laws_over_time import AbstractHiddenLaws, checked_levels
+from .particle_filter import FilterTask, Schedule, checked_proposal, filter_task, known, run
 
 
-class Filtered(AbstractLawsOverTime):
+class Filtered(AbstractHiddenLaws):
     """Laws of the state given the observations up to each time."""
 
-    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
-    effective_shares: Float[Array, " n"]  # effective sample size / particles, before resampling
     particles: Float[Array, "n particles d"] | None
     weights: Float[Array, "n particles"] | None
     guided: Bool[Array, " n"] | None = None  # True where particles were drawn near the observation
-
-    @property
-    def log_evidence(self) -> Float[Array, ""]:
-        """Logarithm of the estimated density of all observations."""
-        return jnp.sum(self.log_evidences)
 
     def at(self, index: int) -> Particles:
         """Return the law of the state at one time, with moments, quantiles and draws.
@@ -118,21 +109,19 @@ def filter(  # the standard name, although it shadows a builtin
     start_key, jump_key = jr.split(checked_key(key))
     data = times, observations, unit
     task = filter_task(start_key, density, data, observe, particles, initial, start, params)
-    return _filtered(*task, jump_key, **options)
+    return _filtered(task, jump_key, **options)
 
 
 def _filtered(
-    hidden: Hidden,
-    plan: Schedule,
-    x: Float[Array, "particles d"],
+    task: FilterTask,
     key: PRNGKeyArray,
     proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     history: bool = False,
 ) -> Filtered:
     levels, history = checked_levels(quantiles), checked_flag("history", history)
-    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
-    found = run(hidden, key, x, plan, Laws(levels), proposal, history)
+    plan, proposal = task.plan, checked_proposal(task, proposal)
+    found = run(task, key, levels, proposal, history)
     kept = jax.tree.map(lambda a: a[plan.last_jump], found)
     require_evidence(plan, kept["log_evidences"])
     particles, weights, _ = (kept.pop(name, None) for name in ("particles", "weights", "parents"))

@@ -20,15 +20,15 @@ from ..distribution.abstract_distribution import AbstractDistribution
 from ..sde.argument_checks import checked_key, checked_point, real_numbers
 from ..sde.domains import require_inside
 from ..sde.parameters import Params
-from ..transition.transition_density import AbstractTransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity, with_axis
 from ..uses.green import propagate
 from ..uses.observed import in_unit
 from ..uses.simulation import simulate
 from ..uses.underlying_sde import (
     began_at,
     check_start_times,
-    member_of,
-    require_homogeneous,
+    conditioning_at,
+    require_reusable,
     scalars,
 )
 from ..uses.weights import systematic
@@ -61,10 +61,7 @@ class Forecast(AbstractLawsOverTime):
         self._check_index(index)
         begin, starts = float(self.begins[index]), self.starts[self.nodes[index]]
         gap = float(self.times[index]) - begin
-        conditioning: dict[str, Any] = {
-            "params": self.params or None,
-            "start_time": begin if self.density.start_time is None else None,
-        }
+        conditioning = conditioning_at(self.density, self.params, begin)
         if len(starts) == 1:
             return self.density.at(gap, starts[0], **conditioning)
         return propagate(self.density, starts, gap, **conditioning)
@@ -112,10 +109,7 @@ def forecast(
     jump_key, draw_key, pick_key = jr.split(key, 3)
     began, present = _present(pick_key, density, filtered, start)
     instants = _future(*in_unit(times, None, unit, origin)[:1], began)
-    sde = getattr(density, "sde", None)
-    if sde is not None and density.start_time is not None:
-        span = float(instants[-1]) - began
-        require_homogeneous(member_of(sde, params), began, span, present[:3])
+    require_reusable(density, params, began, float(instants[-1]) - began, present[:3])
     starts, nodes, begins = _last_starts(jump_key, density, present, instants, began, params)
     gaps = instants - begins
     check_start_times(density, jnp.asarray(begins), "forecast")
@@ -134,10 +128,10 @@ def _present(
         if start is not None:
             raise ValueError("`start` is the time of a known state; a filter has its own times.")
         law = filtered.at(-1)
-        return float(filtered.times[-1]), law.x[systematic(key, law.weights, len(law.x))]
-    state = real_numbers("filtered", filtered)
-    state = state.reshape(1) if density.dim == 1 and state.ndim == 0 else state
-    state = jnp.asarray(checked_point("filtered", state, density.dim, finite=True))
+        picked = systematic(jr.uniform(key), law.weights, len(law.x))
+        return float(filtered.times[-1]), law.x[picked]
+    given = with_axis(density.dim, filtered)
+    state = jnp.asarray(checked_point("filtered", given, density.dim, finite=True))
     if state.ndim > 1:
         raise ValueError(
             "`filtered` must be the result of `diracflow.filter` or one state; got shape "
@@ -196,11 +190,7 @@ def _summaries(
 
     def at(row: tuple[Array, Array, Array]) -> dict[str, Any]:
         node, gap, begin = row
-        x0 = starts[node]
-        conditioning: dict[str, Any] = {
-            "params": params or None,
-            "start_time": begin if density.start_time is None else None,
-        }
+        x0, conditioning = starts[node], conditioning_at(density, params, begin)
         # The same noise at all times, so that fans are smooth.
         x = density.sample(key, gap, x0, (each,), **conditioning).reshape(-1, density.dim)
         return {

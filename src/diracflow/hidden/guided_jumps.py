@@ -15,7 +15,8 @@ effective particles. `Outlook` decides before each jump, from earlier jumps alon
 therefore remains unbiased.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,10 +26,16 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ..equation.small_matrices import cholesky, solve_lower
+from ..sde.domains import each
 from ..source.gaussian_source import standard_log_prob
-from .hidden_process import Hidden
+from ..transition.batching import in_batches
+from ..transition.programs import images
+from ..transition.transition_density import AbstractTransitionDensity, checked_query
+from ..uses import simulation
+from ..uses.underlying_sde import conditioning_at
+from ..uses.weights import systematic
 
-PROPOSALS = ("auto", "bootstrap", "guided")
 # One particle of so many is a bootstrap draw in a guided jump.
 _FREE = 16
 # Images from which the covariance is estimated, and Newton steps towards the maximum.
@@ -39,6 +46,38 @@ _WIDENING = 1.1
 _COST, _HOPE = 3.0, 10.0
 # Weight of the last jump in what is expected of the next, and speed at which hope returns.
 _NEWS, _RETURN = 0.5, 0.1
+
+
+Observe = Callable[[Float[Array, " d"], Array], Float[Array, ""]]
+
+
+class Hidden(eqx.Module):
+    """A hidden process with its parameters, and the log-likelihood of one observation."""
+
+    density: AbstractTransitionDensity
+    observe: Observe
+    params: dict[str, Array]
+
+    def conditioning(self, begin: Float[Array, ""]) -> dict[str, Any]:
+        """Return the keyword arguments of a query that starts at the time `begin`."""
+        return conditioning_at(self.density, self.params, begin)
+
+    def images(self, noise: Array, t: Array, x: Array, begin: Array) -> Float[Array, "n d"]:
+        """Map standard normal numbers to states, a time `t` after the states `x`."""
+        t, start = checked_query(self.density, t, x0=x, **self.conditioning(begin))
+        return in_batches(images, self.density, t, noise, start)
+
+    def log_likelihood(self, x: Float[Array, " d"], y: Array) -> Float[Array, ""]:
+        """Return the log-likelihood of an observation at one state."""
+        return jnp.asarray(self.observe(x, y), x.dtype)
+
+    def log_likelihoods(self, x: Float[Array, "n d"], y: Array) -> Float[Array, " n"]:
+        """Return the log-likelihood of an observation at each state."""
+        return jax.vmap(lambda x: self.log_likelihood(x, y))(x)
+
+    def mapped(self, method: str, x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """Apply a map of the domain to each component: `to_real`, `from_real` or `log_slope`."""
+        return each(self.density.domain, method, x)
 
 
 class Jump(NamedTuple):
@@ -85,28 +124,9 @@ def first_outlook(dtype: jnp.dtype) -> Outlook:
     return Outlook(jnp.asarray(-jnp.inf, dtype), jnp.log(jnp.asarray(_HOPE, dtype)))
 
 
-def checked_proposal(hidden: Hidden, proposal: str, state: Array, y: Array) -> str:
-    """Return the kind of jumps; `auto` becomes `bootstrap` where guidance is not possible."""
-    if proposal not in PROPOSALS:
-        names = ", ".join(f'"{name}"' for name in PROPOSALS)
-        raise ValueError(f"`proposal` must be one of {names}; got {proposal!r}.")
-    try:
-        eqx.filter_eval_shape(lambda x: jax.hessian(hidden.log_likelihood)(x, y), state)
-    except Exception as error:
-        if proposal == "guided":
-            raise ValueError(
-                "Guided jumps need two derivatives of `observe` in the state, which failed: "
-                f'{type(error).__name__}: {error}. Use `proposal="bootstrap"`.'
-            ) from error
-        return "bootstrap"
-    # The density of a jump composed of subintervals costs far more than a draw.
-    return "bootstrap" if proposal == "auto" and hidden.density.averages else proposal
-
-
 def bootstrap_jump(hidden: Hidden, key: PRNGKeyArray, x: Array, jump: Jump) -> Landed:
     """Draw from the transition density."""
-    length, conditioning = hidden.length(jump.gap), hidden.conditioning(jump.begin)
-    new = jnp.where(jump.gap > 0, hidden.density.sample(key, length, x, **conditioning), x)
+    new = simulation.jump(hidden.density, key, x, jump.gap, hidden.conditioning(jump.begin))
     log_likelihoods = hidden.log_likelihoods(new, jump.y)
     return Landed(new, log_likelihoods, log_likelihoods)
 
@@ -142,9 +162,7 @@ def _images(
     count, width = len(x), hidden.density.noise_dim
     # Not random, so that the Gaussians depend on earlier jumps only.
     table = jr.normal(jr.key(0), (_IMAGES, width), x.dtype)
-    comb = (jnp.arange(_IMAGES) + 0.5) / _IMAGES
-    cumulated = jnp.cumsum(jnp.exp(log_weights))
-    picked = jnp.minimum(jnp.searchsorted(cumulated, comb * cumulated[-1]), count - 1)
+    picked = systematic(0.5, jnp.exp(log_weights), _IMAGES)
     free = jr.normal(key, (len(rows), width), x.dtype)
     noise = jnp.concatenate([jnp.zeros((count, width), x.dtype), free, table])
     starts = jnp.concatenate([x, x[rows], x[picked]])
@@ -191,40 +209,19 @@ def _laplace(hidden: Hidden, centre: Array, factor: Array, y: Array) -> _Gaussia
         factor, gradient = root(zeta), jax.grad(target)(zeta)
         # A likelihood without derivatives here does not guide.
         gradient = jnp.where(jnp.all(jnp.isfinite(gradient)), gradient, 0.0)
-        new = zeta + _solve_transposed(factor, _solve_lower(factor, gradient))
+        new = zeta + _solve_transposed(factor, solve_lower(factor, gradient))
         return jnp.where(target(new) > target(zeta), new, zeta)
 
     mean = jax.lax.fori_loop(0, _NEWTON, newton, jnp.zeros_like(centre))
     return _Gaussian(centre, mean, root(mean))
 
 
-# One small matrix for each particle: LAPACK takes longer than the density, unrolled loops do not.
 def _cholesky_or_eye(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Return the Cholesky factor; the identity if the matrix is not positive definite."""
-    size = len(matrix)
-    rows: list[list[Array]] = []
-    good = jnp.asarray(True)
-    for i in range(size):
-        row: list[Array] = []
-        for j in range(i):
-            left = matrix[i, j] - sum((a * b for a, b in zip(row, rows[j], strict=False)), 0.0)
-            row.append(left / rows[j][j])
-        pivot = matrix[i, i] - sum((a * a for a in row), 0.0)
-        good &= (pivot > 0) & (pivot < jnp.inf)
-        row.append(jnp.sqrt(jnp.where(pivot > 0, pivot, 1.0)))
-        rows.append(row)
-    zero = jnp.zeros((), matrix.dtype)
-    lower = jnp.stack([jnp.stack(row + [zero] * (size - len(row))) for row in rows])
-    return jnp.where(good, lower, jnp.eye(size, dtype=matrix.dtype))
-
-
-def _solve_lower(lower: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
-    x: list[Array] = []
-    for i in range(len(b)):
-        x.append((b[i] - sum((lower[i, j] * x[j] for j in range(i)), 0.0)) / lower[i, i])
-    return jnp.stack(x)
+    factor, eye = cholesky(matrix), jnp.eye(len(matrix), dtype=matrix.dtype)
+    return jnp.where(jnp.all(jnp.isfinite(factor)), factor, eye)
 
 
 def _solve_transposed(lower: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
     """Solve with the transpose of a lower triangular matrix."""
-    return _solve_lower(lower.T[::-1, ::-1], b[::-1])[::-1]
+    return solve_lower(lower.T[::-1, ::-1], b[::-1])[::-1]

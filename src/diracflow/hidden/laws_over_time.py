@@ -9,14 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..sde.argument_checks import real_numbers
 from ..uses.extras import extra
 from ..uses.weights import weighted_quantiles
 
 
-class AbstractLawsOverTime(eqx.Module):
-    """Moments and quantiles of the state at each time."""
+class AbstractLawsOverTime(Drawn, eqx.Module):
+    """Moments and quantiles of the state at each time.
+
+    `plot` draws the outermost quantiles and the middle one over time.
+    """
 
     times: Float[Array, " n"]
     means: Float[Array, "n d"]
@@ -37,34 +40,33 @@ class AbstractLawsOverTime(eqx.Module):
         coordinates["component"] = np.arange(self.means.shape[1])
         return extra("xarray").Dataset(variables, coordinates)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outermost quantiles and the middle one over time, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
-
     def _check_index(self, index: int) -> None:
         if not -len(self.times) <= index < len(self.times):
             raise ValueError(f"`index` must be one of {len(self.times)} times; got {index}.")
 
 
-class Laws(eqx.Module):
-    """Moments and quantiles of weighted particles."""
+class AbstractHiddenLaws(AbstractLawsOverTime):
+    """Laws of a hidden state, given observations."""
 
-    levels: Float[Array, " q"]
+    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
+    effective_shares: Float[Array, " n"]  # effective sample size / particles, before resampling
 
-    def __call__(
-        self, x: Float[Array, "particles d"], weights: Float[Array, " particles"]
-    ) -> dict[str, Any]:
-        mean = weights @ x
-        return {
-            "means": mean,
-            "variances": weights @ (x - mean[None]) ** 2,
-            "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, self.levels),
-        }
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        """Logarithm of the estimated density of all observations."""
+        return jnp.sum(self.log_evidences)
+
+
+def laws(
+    x: Float[Array, "particles d"], weights: Float[Array, " particles"], levels: Float[Array, " q"]
+) -> dict[str, Any]:
+    """Return moments and quantiles of weighted particles."""
+    mean = weights @ x
+    return {
+        "means": mean,
+        "variances": weights @ (x - mean[None]) ** 2,
+        "quantiles": jax.vmap(weighted_quantiles, (1, None, None), 1)(x, weights, levels),
+    }
 
 
 def checked_levels(quantiles: Sequence[float]) -> Float[Array, " q"]:

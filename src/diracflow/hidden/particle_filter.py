@@ -5,7 +5,6 @@ traced in other programs.
 """
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,17 +21,12 @@ from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.observed import in_unit
 from ..uses.simulation import jumps_to
-from ..uses.underlying_sde import (
-    began_at,
-    check_start_times,
-    member_of,
-    require_homogeneous,
-    scalars,
-)
+from ..uses.underlying_sde import began_at, require_reusable, scalars
 from ..uses.weights import effective_fraction, systematic
-from .guided_jumps import Jump, Landed, bootstrap_jump, first_outlook, guided_jump
-from .hidden_process import Hidden, Observe
+from .guided_jumps import Hidden, Jump, Landed, Observe, bootstrap_jump, first_outlook, guided_jump
+from .laws_over_time import laws
 
+_PROPOSALS = ("auto", "bootstrap", "guided")
 # Particles are resampled if the effective sample size is below this fraction of their number.
 _RESAMPLE_BELOW = 0.5
 
@@ -48,30 +42,28 @@ class Schedule(eqx.Module):
     observed: Bool[Array, " jumps"]
 
 
-# Of the states and the normalised weights at the end of a jump.
-Summary = Callable[[Float[Array, "particles d"], Float[Array, " particles"]], dict[str, Any]]
+class FilterTask(NamedTuple):
+    """A checked process, its jumps and the first particles of a filter."""
 
-
-def no_summary(x: Float[Array, "particles d"], weights: Array) -> dict[str, Any]:
-    """Keep nothing; one function, because `run` is compiled anew for each."""
-    return {}
+    hidden: Hidden
+    plan: Schedule
+    x: Float[Array, "particles d"]
 
 
 @eqx.filter_jit
 def run(
-    hidden: Hidden,
+    task: FilterTask,
     key: PRNGKeyArray,
-    x: Float[Array, "particles d"],
-    plan: Schedule,
-    summary: Summary,
-    proposal: str = "bootstrap",
-    history: bool = False,
+    levels: Float[Array, " q"] | None,
+    proposal: str,
+    history: bool,
 ) -> dict[str, Any]:
-    """Return the log-evidence and the summary after each jump, and with `history` all particles.
+    """Return the log-evidence after each jump, the laws if there are `levels` of quantiles.
 
-    `parents` are then the particles after one jump from which those of the next start.
+    With `history`, return all particles. `parents` are those after one jump from which those of
+    the next start.
     """
-    count = len(x)
+    (hidden, plan, x), count = task, len(task.x)
     level = -jnp.log(jnp.full(count, float(count), x.dtype))
 
     def step(state: tuple, inputs: tuple) -> tuple[tuple, dict[str, Any]]:
@@ -94,9 +86,10 @@ def run(
             "effective_shares": fraction,
             "outside": outside,
             "guided": guided,
-            **summary(x, weights),
+            **({} if levels is None else laws(x, weights, levels)),
         }
-        picked = lambda: (systematic(resample_key, weights, count).astype(jnp.int32), level)
+        u = jr.uniform(resample_key)
+        picked = lambda: (systematic(u, weights, count).astype(jnp.int32), level)
         as_before = lambda: (jnp.arange(count, dtype=jnp.int32), log_weights)
         parents, log_weights = jax.lax.cond(fraction < _RESAMPLE_BELOW, picked, as_before)
         if history:
@@ -123,14 +116,6 @@ def _landed(
     return jax.lax.cond(chosen, guided, free), chosen
 
 
-class FilterTask(NamedTuple):
-    """A checked process, its jumps and the first particles of a filter."""
-
-    hidden: Hidden
-    plan: Schedule
-    x: Float[Array, "particles d"]
-
-
 def filter_task(
     key: PRNGKeyArray,
     density: AbstractTransitionDensity,
@@ -147,7 +132,11 @@ def filter_task(
     """
     hidden = Hidden(density, observe, scalars(density, params))
     plan = schedule(density, *in_unit(*data), began_at(density, start, "start"))
-    x = initial_particles(key, density, initial, checked_count("particles", particles))
+    first, count = initial_law(density, initial), checked_count("particles", particles)
+    if isinstance(first, AbstractLaw):
+        x = first.sample(key, (count,))
+    else:
+        x = first if len(first) == count else jr.choice(key, first, (count,))
     check_model(density, observe, plan, x, hidden.params)
     if known(plan.observed) and not np.any(plan.observed):
         warnings.warn(
@@ -157,42 +146,51 @@ def filter_task(
     return FilterTask(hidden, plan, x)
 
 
+def checked_proposal(task: FilterTask, proposal: str) -> str:
+    """Return the kind of jumps; `auto` becomes `bootstrap` where guidance is not possible."""
+    if proposal not in _PROPOSALS:
+        names = ", ".join(f'"{name}"' for name in _PROPOSALS)
+        raise ValueError(f"`proposal` must be one of {names}; got {proposal!r}.")
+    hidden, y = task.hidden, task.plan.observations[0]
+    try:
+        eqx.filter_eval_shape(lambda x: jax.hessian(hidden.log_likelihood)(x, y), task.x[0])
+    except Exception as error:
+        if proposal == "guided":
+            raise ValueError(
+                "Guided jumps need two derivatives of `observe` in the state, which failed: "
+                f'{type(error).__name__}: {error}. Use `proposal="bootstrap"`.'
+            ) from error
+        return "bootstrap"
+    # The density of a jump composed of subintervals costs far more than a draw.
+    return "bootstrap" if proposal == "auto" and hidden.density.averages else proposal
+
+
 def schedule(
     density: AbstractTransitionDensity, times: ArrayLike, observations: ArrayLike, start: float
 ) -> Schedule:
     """Return jumps within the density's horizon, from `start` through all `times`."""
-    instants, gaps, counts = jumps_to(times, start, density.horizon)
+    jumps = jumps_to(density, times, start, "filter")
     table = np.asarray(real_numbers("observations", observations), dtype=float)
     if np.any(np.isinf(table)):
         raise ValueError("`observations` must be finite, or NaN if missing.")
-    if table.ndim == 0 or len(table) != len(instants):
+    if table.ndim == 0 or len(table) != len(jumps.times):
         raise ValueError(
-            f"`observations` must have one entry for each of the {len(instants)} times; got shape "
-            f"{table.shape}."
+            f"`observations` must have one entry for each of the {len(jumps.times)} times; got "
+            f"shape {table.shape}."
         )
-    last_jump = np.cumsum(counts) - 1
     missing = np.isnan(table.reshape(len(table), -1)).all(axis=1)
-    observed = np.zeros(counts.sum(), dtype=bool)
-    observed[last_jump] = ~missing
+    observed = np.zeros(len(jumps.gaps), dtype=bool)
+    observed[jumps.last] = ~missing
     # The value of a missing observation is not used, but NaN would stop under `jax_debug_nans`.
     filled = np.where(missing.reshape(-1, *[1] * (table.ndim - 1)), 0.0, table)
-    jumps = np.repeat(gaps / counts, counts)
-    begins = jnp.asarray(start + np.cumsum(np.append(0.0, jumps[:-1])))
-    check_start_times(density, begins, "filter")
-    return Schedule(
-        times=jnp.asarray(instants),
-        last_jump=jnp.asarray(last_jump),
-        begins=begins,
-        gaps=jnp.asarray(jumps),
-        observations=jnp.asarray(np.repeat(filled, counts, axis=0)),
-        observed=jnp.asarray(observed),
-    )
+    of_jumps = np.repeat(filled, np.diff(jumps.last, prepend=-1), axis=0)
+    return Schedule(*map(jnp.asarray, (*jumps, of_jumps, observed)))
 
 
-def initial_particles(
-    key: PRNGKeyArray, density: AbstractTransitionDensity, initial: Any, count: int
-) -> Float[Array, "particles d"]:
-    """Draw `count` states from the initial law."""
+def initial_law(
+    density: AbstractTransitionDensity, initial: Any
+) -> AbstractLaw | Float[Array, "m d"]:
+    """Return the law of the first state, or draws of it, after checking them."""
     law = getattr(density, "starts", None) if initial is None else initial
     if law is None:
         raise ValueError(
@@ -200,7 +198,7 @@ def initial_particles(
             "or a known state."
         )
     if isinstance(law, AbstractLaw):
-        return law.expand(density.dim).sample(key, (count,))
+        return law.expand(density.dim)
     draws = jnp.atleast_2d(jnp.asarray(real_numbers("initial", law)))
     if draws.ndim != 2 or draws.shape[1] != density.dim or len(draws) == 0:
         raise ValueError(
@@ -209,7 +207,7 @@ def initial_particles(
         )
     if known(draws) and not bool(jnp.all(jnp.isfinite(draws))):
         raise ValueError("`initial` must be finite.")
-    return draws if len(draws) == count else jr.choice(key, draws, (count,))
+    return draws
 
 
 def check_model(
@@ -233,10 +231,9 @@ def check_model(
         )
     if not jnp.issubdtype(value.dtype, jnp.floating) and value.dtype.kind not in "iu":
         raise ValueError(f"`observe(x, y)` must return a real number; got dtype {value.dtype}.")
-    sde, began = getattr(density, "sde", None), density.start_time
-    if sde is not None and began is not None and known(x, params, plan):
-        span = float(jnp.sum(plan.gaps))
-        require_homogeneous(member_of(sde, params), began, span, x[:3])
+    began = density.start_time
+    if began is not None and known(x, params, plan):
+        require_reusable(density, params, began, float(jnp.sum(plan.gaps)), x[:3])
 
 
 def known(*arrays: Any) -> bool:

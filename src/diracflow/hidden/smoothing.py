@@ -28,32 +28,28 @@ from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
 from ..uses.connecting import connected
 from ..uses.simulation import Paths
+from ..uses.underlying_sde import positive_time
 from ..uses.weights import systematic
 from .filtering import require_evidence
-from .guided_jumps import checked_proposal
-from .hidden_process import Hidden, Observe
-from .laws_over_time import AbstractLawsOverTime, Laws, checked_levels
-from .particle_filter import Schedule, filter_task, known, no_summary, run
+from .guided_jumps import Observe
+from .laws_over_time import AbstractHiddenLaws, checked_levels, laws
+from .particle_filter import FilterTask, Schedule, checked_proposal, filter_task, known, run
 
 # Fewer different states at one time are reported.
 _FEW = 20
 
 
-class Smoothed(AbstractLawsOverTime):
-    """Laws of the state at each time, given the observations at all times, and joint paths."""
+class Smoothed(AbstractHiddenLaws):
+    """Laws of the state at each time, given the observations at all times, and joint paths.
 
-    log_evidences: Float[Array, " n"]  # of each observation given the earlier; zero if missing
-    effective_shares: Float[Array, " n"]  # of the filter
+    The evidence and the effective shares are those of the filter.
+    """
+
     distinct: Float[Array, " n"]  # number of different states divided by the number of paths
     paths: Float[Array, "paths n d"]
     chain: Paths  # at the ends of all jumps, of which several cross a long gap
     density: AbstractTransitionDensity
     params: dict[str, Array]
-
-    @property
-    def log_evidence(self) -> Float[Array, ""]:
-        """Logarithm of the estimated density of all observations."""
-        return jnp.sum(self.log_evidences)
 
     def at(self, index: int) -> Particles:
         """Return the law of the state at one time, with moments, quantiles and draws.
@@ -151,66 +147,60 @@ def smooth(
     start_key, *keys = jr.split(checked_key(key), 3)
     data = times, observations, unit
     task = filter_task(start_key, density, data, observe, particles, initial, start, params)
-    return _smoothed(*task, keys, **options)
+    return _smoothed(task, keys, **options)
 
 
 def _smoothed(
-    hidden: Hidden,
-    plan: Schedule,
-    x: Float[Array, "particles d"],
+    task: FilterTask,
     keys: list[PRNGKeyArray],
     paths: int | None = None,
     candidates: int = 16,
     proposal: str = "auto",
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Smoothed:
+    plan, x = task.plan, task.x
     count = len(x) if paths is None else checked_count("paths", paths)
     rivals = checked_count("candidates", candidates, least=0)
     levels = checked_levels(quantiles)
-    proposal = checked_proposal(hidden, proposal, x[0], plan.observations[0])
-    found = run(hidden, keys[0], x, plan, no_summary, proposal, True)
+    found = run(task, keys[0], None, checked_proposal(task, proposal), True)
     require_evidence(plan, found["log_evidences"][plan.last_jump])
-    states, distinct = _backward(hidden, keys[1], x, found, plan, count, rivals)
+    states, distinct = _backward(task, keys[1], found, count, rivals)
     ends = plan.last_jump + 1
     _warn_if_few(plan, distinct[ends])
-    laws = jax.vmap(Laws(levels), (1, None))(states[:, ends], jnp.full(count, 1 / count, x.dtype))
+    equal = jnp.full(count, 1 / count, x.dtype)
+    summaries = jax.vmap(laws, (1, None, None))(states[:, ends], equal, levels)
     # An observation at the start ends a jump that takes no time.
     first = int(plan.gaps[0] == 0)
     instants = jnp.append(plan.begins[0], plan.begins + plan.gaps)[first:]
-    of_filter = {
-        name: found[name][plan.last_jump]
-        for name in ("log_evidences", "effective_shares", "outside")
-    }
+    of_filter = ("log_evidences", "effective_shares", "outside")
     return Smoothed(
         times=plan.times,
         levels=levels,
         distinct=distinct[ends] / count,
         paths=states[:, ends],
         chain=Paths(instants, states[:, first:]),
-        density=hidden.density,
-        params=hidden.params,
-        **laws,
-        **of_filter,
+        density=task.hidden.density,
+        params=task.hidden.params,
+        **summaries,
+        **{name: found[name][plan.last_jump] for name in of_filter},
     )
 
 
 @eqx.filter_jit
 def _backward(
-    hidden: Hidden,
+    task: FilterTask,
     key: PRNGKeyArray,
-    x: Float[Array, "particles d"],
     found: dict[str, Any],
-    plan: Schedule,
     paths: int,
     candidates: int,
 ) -> tuple[Float[Array, "paths jumps+1 d"], Int[Array, " jumps+1"]]:
     """Return paths from the start through the ends of all jumps, and counts of distinct states."""
-    last_key, key = jr.split(key)
+    (hidden, plan, x), (last_key, key) = task, jr.split(key)
     particles = jnp.concatenate([x[None], found["particles"]])
     weights = jnp.concatenate([jnp.full((1, len(x)), 1 / len(x), x.dtype), found["weights"]])
     everyone = jnp.arange(len(x), dtype=found["parents"].dtype)
     parents = jnp.concatenate([everyone[None], found["parents"][:-1]])
-    last = systematic(last_key, weights[-1], paths).astype(parents.dtype)
+    last = systematic(jr.uniform(last_key), weights[-1], paths).astype(parents.dtype)
 
     def step(state: tuple, jump: tuple) -> tuple[tuple, tuple]:
         index, later = state
@@ -221,8 +211,8 @@ def _backward(
         rivals = jnp.minimum(jnp.searchsorted(cumulated, u, side="right"), len(x) - 1)
         ancestor = parents[index][:, None]
         several = jnp.concatenate([ancestor, rivals.astype(ancestor.dtype)], axis=1)
-        length, conditioning = hidden.length(gap), hidden.conditioning(begin)
-        log_rho = hidden.density.log_prob(later[:, None], length, x[several], **conditioning)
+        query = later[:, None], positive_time(hidden.density, gap), x[several]
+        log_rho = hidden.density.log_prob(*query, **hidden.conditioning(begin))
         picked = jnp.where(gap > 0, jr.categorical(pick_key, log_rho), 0)
         index = jnp.take_along_axis(several, picked[:, None], axis=1)[:, 0]
         return (index, x[index]), (x[index], _distinct(index))

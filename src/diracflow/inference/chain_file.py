@@ -65,13 +65,8 @@ def run_chains(
 ) -> Records:
     """Return the records of all iterations after the warm-up, of shape `(chains, draws, ...)`.
 
-    **Arguments:**
-
-    - `sampler`: the transition kernel.
-    - `key`: the key from which those of all iterations follow.
-    - `state`: the state from which the chains start, unless `checkpoint` has a later one.
-    - `options`: sizes of the run.
-    - `identity`: what distinguishes this run from others, as numbers and texts.
+    Chains start from `state`, unless the checkpoint has a later one of a run of the same
+    `identity`, numbers and texts that distinguish it from others.
     """
     total = options.warmup + options.draws
     # All leaves become arrays of a definite type, as the compiled loop returns them.
@@ -144,29 +139,23 @@ class _Run:
     def __init__(
         self, sampler: Sampler, key: PRNGKeyArray, state: Any, warmup: int, file: _ChainFile | None
     ):
-        self._sampler, self._key, self._warmup, self._file = sampler, key, warmup, file
+        self._warmup, self._file = warmup, file
         found = None if file is None else file.read(state)
         self.done, self._state, self.records = found or (0, state, {})
         self._saved, self._next, self._size = self.done, 0.0, 1
         row = eqx.filter_eval_shape(sampler.step, key, jnp.asarray(0), state)[1]
-        self._buffer = {n: jnp.zeros((_BLOCK, *a.shape), a.dtype) for n, a in row.items()}
+        buffer = {n: jnp.zeros((_BLOCK, *a.shape), a.dtype) for n, a in row.items()}
+        self._fixed = sampler, key, buffer
         self._blocks: list[Records] = [self.records] if self.records else []
 
     def advance(self, most: int) -> int:
         """Advance by one block of at most `most` iterations, and return their number."""
         began, count = time.monotonic(), min(self._size, most)
-        state, rows = _block(
-            self._sampler,
-            self._key,
-            self._state,
-            self._buffer,
-            jnp.asarray(self.done),
-            jnp.asarray(count),
-        )
+        span = jnp.asarray(self.done), jnp.asarray(count)
+        self._state, rows = _block(*self._fixed, self._state, *span)
         skipped = min(max(self._warmup - self.done, 0), count)
-        kept = {name: np.asarray(values[skipped:count]) for name, values in rows.items()}
-        self._blocks.append(kept)
-        self._state, self.done = state, self.done + count
+        self._blocks.append({name: np.asarray(a[skipped:count]) for name, a in rows.items()})
+        self.done += count
         each = (time.monotonic() - began) / count
         # The first block includes the compilation.
         self._size = int(np.clip(_SECONDS / each, 1, 2 * self._size)) if self.done > 1 else 2
@@ -198,7 +187,7 @@ class _Run:
 
 @eqx.filter_jit
 def _block(
-    sampler: Sampler, key: PRNGKeyArray, state: Any, buffer: Any, begin: Array, count: Array
+    sampler: Sampler, key: PRNGKeyArray, buffer: Any, state: Any, begin: Array, count: Array
 ) -> tuple[Any, dict[str, Array]]:
     """Return the state and the records after `count` iterations from `begin` on."""
 

@@ -1,8 +1,9 @@
 """The posterior of SDE parameters given noisy or partial observations."""
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -12,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..hidden.evidence import HiddenProcess, Run
-from ..hidden.hidden_process import Observe
-from ..hidden.particle_filter import check_model, initial_particles, schedule
+from ..hidden.guided_jumps import Observe
+from ..hidden.particle_filter import check_model, initial_law, schedule
 from ..sde.argument_checks import checked_count, checked_number
 from ..sde.laws import AbstractLaw
 from ..transition.transition_density import AbstractTransitionDensity
@@ -50,9 +51,14 @@ def hidden_posterior(
         raise ValueError(f"`correlation` must be at least 0 and below 1; got {correlation:g}.")
     key, density, data, laws, run = task
     particles = checked_count("particles", particles)
-    process = _process(density, data, observe, particles, initial, start)
-    centre, first_key, run_key = prior_centre(laws), *jr.split(key)
-    check_model(density, observe, process.plan, _starts(process), centre)
+    plan = schedule(density, *data, began_at(density, start, "start"))
+    if not np.any(plan.observed):
+        raise ValueError("All observations are missing: the posterior is the prior.")
+    first = initial_law(density, initial)
+    some = first.sample(jr.key(0), (3,)) if isinstance(first, AbstractLaw) else first
+    check_model(density, observe, plan, some, prior_centre(laws))
+    process = HiddenProcess(density, observe, plan, first, particles)
+    first_key, run_key = jr.split(key)
     names, priors = tuple(laws), tuple(laws.values())
     sampler = MarginalSampler(process, names, priors, correlation, run.warmup)
     chains = sampler.first(first_key, run.chains)
@@ -67,31 +73,6 @@ def hidden_posterior(
     }
     found = run_chains(sampler, run_key, chains, run, identity)
     return _tree(process, names, data, found)
-
-
-def _process(
-    density: AbstractTransitionDensity,
-    data: tuple[ArrayLike, ArrayLike],
-    observe: Observe,
-    particles: int,
-    initial: Any,
-    start: float | None,
-) -> HiddenProcess:
-    plan = schedule(density, *data, began_at(density, start, "start"))
-    if not np.any(plan.observed):
-        raise ValueError("All observations are missing: the posterior is the prior.")
-    law = getattr(density, "starts", None) if initial is None else initial
-    # Draws are checked and returned as they are.
-    count = 1 if isinstance(law, AbstractLaw) or law is None else len(np.atleast_2d(law))
-    draws = initial_particles(jr.key(0), density, law, count)
-    first = law.expand(density.dim) if isinstance(law, AbstractLaw) else draws
-    return HiddenProcess(density, observe, plan, first, particles)
-
-
-def _starts(process: HiddenProcess) -> Float[Array, "n d"]:
-    """Return some states at the start."""
-    first = process.first
-    return first.sample(jr.key(0), (3,)) if isinstance(first, AbstractLaw) else first
 
 
 def _require_evidence(run: Run, process: HiddenProcess, params: Mapping[str, Array]) -> None:
@@ -159,26 +140,18 @@ def _some(path: np.ndarray, draws: Records) -> tuple[np.ndarray, Records]:
 def _warn(
     process: HiddenProcess, draws: Records, path: np.ndarray, outside: float, undefined: float
 ) -> None:
-    if outside > _OUTSIDE:
-        _tell(
-            f"{outside:.1%} of the drawn states lie outside the law of starts that the density was "
-            "learned for. Learn it with wider `starts`."
-        )
-    if undefined > 0:
-        _tell(
-            f"The evidence was NaN for {undefined:.2%} of the proposals, which were rejected. "
-            "`observe` must return finite numbers or -inf."
-        )
     components = [str(i + 1) for i in np.flatnonzero(uninformed(process, draws, path))]
-    if components:
-        _tell(
-            f"The observations say almost nothing about component {', '.join(components)} of the "
-            "state: its law given the observations is that without them."
-        )
-
-
-def _tell(text: str) -> None:
-    warnings.warn(text, stacklevel=6)
+    texts = {
+        f"{outside:.1%} of the drawn states lie outside the law of starts that the density was "
+        "learned for. Learn it with wider `starts`.": outside > _OUTSIDE,
+        f"The evidence was NaN for {undefined:.2%} of the proposals, which were rejected. "
+        "`observe` must return finite numbers or -inf.": undefined > 0,
+        f"The observations say almost nothing about component {', '.join(components)} of the "
+        "state: its law given the observations is that without them.": bool(components),
+    }
+    for text, needed in texts.items():
+        if needed:
+            warnings.warn(text, stacklevel=5)
 
 
 def uninformed(process: HiddenProcess, draws: Records, path: np.ndarray) -> np.ndarray:
@@ -189,7 +162,7 @@ def uninformed(process: HiddenProcess, draws: Records, path: np.ndarray) -> np.n
     """
     paths, params = _some(path, draws)
     blind = eqx.tree_at(lambda p: p.plan.observed, process, replace_fn=jnp.zeros_like)
-    alone = HiddenProcess(blind.density, blind.observe, blind.plan, blind.first, 1)
+    alone = dataclasses.replace(blind, particles=1)
     run = alone.run(alone.noise(jr.key(0), len(paths)), jax.tree.map(jnp.asarray, params))
     predicted = np.asarray(run.path)
     spread = predicted.var(axis=0).mean(axis=0)

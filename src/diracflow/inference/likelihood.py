@@ -53,7 +53,14 @@ class Transitions(eqx.Module):
         t, x, start = checked_query(
             density, self.gaps, spread, start_time=times, x=self.after, x0=self.before
         )
-        return _path_sums(density._restricted(t), t, x, start, self.path, self.batch)
+        return self._path_sums(density._restricted(t), t, x, start)
+
+    @eqx.filter_jit
+    def _path_sums(
+        self, density: AbstractTransitionDensity, t: Array, x: Array, start: Array
+    ) -> Float[Array, "*batch"]:
+        terms, paths = log_probs(density, t, x, start), int(np.prod(self.batch, dtype=int))
+        return jax.ops.segment_sum(terms, self.path, paths).reshape(self.batch)
 
     def _spread(self, name: str, value: ArrayLike) -> Array:
         """Return a parameter value for each transition, from one for each path."""
@@ -178,19 +185,6 @@ def _observed(x: Array | np.ndarray) -> np.ndarray:
     if np.any(np.isinf(x)):
         raise ValueError("`states` must be finite, or NaN if an observation is missing.")
     return ~missing[..., 0]
-
-
-@eqx.filter_jit
-def _path_sums(
-    density: AbstractTransitionDensity,
-    t: Array,
-    x: Array,
-    start: Array,
-    path: np.ndarray,
-    batch: tuple[int, ...],
-) -> Float[Array, "*batch"]:
-    terms = log_probs(density, t, x, start)
-    return jax.ops.segment_sum(terms, path, int(np.prod(batch, dtype=int))).reshape(batch)
 
 
 Limits = tuple[tuple[float, float], ...]

@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..hidden.hidden_process import Observe
+from ..hidden.guided_jumps import Observe
 from ..sde.argument_checks import checked_count, checked_key
 from ..sde.laws import AbstractLaw
 from ..transition.transition_density import AbstractTransitionDensity, require_density

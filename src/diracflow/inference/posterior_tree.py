@@ -28,13 +28,7 @@ def posterior_tree(
 ) -> "DataTree":
     """Return the groups `posterior`, `sample_stats` and `observed_data`.
 
-    **Arguments:**
-
-    - `draws`: draws of each parameter.
-    - `statistics`: numbers that the sampler recorded with each draw.
-    - `observed`: the dataset of observations.
-    - `library`: the package that made the draws.
-    - `attributes`: further attributes of the tree.
+    `statistics` are recorded with each draw; `library` is the package that made the draws.
     """
     xarray = extra("xarray")
     found = {name: convergence(values) for name, values in draws.items()}

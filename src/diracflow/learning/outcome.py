@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from ..density.abstract_learned import Provenance
 from ..density.composed import ComposedDensity
 from ..density.learned import LearnedDensity, TransitionDensity, extension_text
-from ..density.provenance import Provenance
 from ..density.subintervals import division
 from ..planning.near_source import NearSource
 from ..planning.pilot import distance

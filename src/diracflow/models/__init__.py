@@ -1,6 +1,7 @@
 """Built-in models: SDE, start law, horizon and, if known, the exact density."""
 
 from .catalogue import MODELS as MODELS
+from .catalogue import Model as Model
 from .catalogue import exact_of as exact_of
 from .catalogue import model as model
 from .constrained_models import cir as cir
@@ -16,7 +17,6 @@ from .linear_models import linear_langevin as linear_langevin
 from .linear_models import ornstein_uhlenbeck as ornstein_uhlenbeck
 from .linear_models import ornstein_uhlenbeck_family as ornstein_uhlenbeck_family
 from .linear_models import seasonal as seasonal
-from .model import Model as Model
 from .nonlinear_models import benes as benes
 from .nonlinear_models import double_well as double_well
 from .nonlinear_models import double_well_chain as double_well_chain

@@ -1,14 +1,78 @@
-"""Models by name: the built-in ones, and those in a Python file of the user."""
+"""The type of models, and models by name: built-in ones, and those in a Python file of the user."""
 
+import dataclasses
+import functools
 import inspect
 import json
 import runpy
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ParamSpec
 
+import equinox as eqx
+import numpy as np
+
+from ..sde.argument_checks import checked_number
+from ..sde.laws import AbstractLaw
 from ..sde.sde import SDE
 from ..transition.transition_density import AbstractTransitionDensity
-from .model import MODELS, Model
+
+
+class Model(eqx.Module):
+    """An SDE with everything that is needed to learn it and to check the result.
+
+    **Arguments:**
+
+    - `name`: name of the model.
+    - `sde`: the SDE.
+    - `starts`: law of the start.
+    - `horizon`: time up to which to learn the density.
+    - `exact`: the exact density, or `None` if it is not known.
+    - `params`: laws of the parameters, by name.
+    - `start_time`: the start time, or its law.
+    """
+
+    name: str = eqx.field(static=True)
+    sde: SDE
+    starts: AbstractLaw
+    horizon: float = eqx.field(static=True)
+    exact: AbstractTransitionDensity | None
+    params: Mapping[str, AbstractLaw] = eqx.field(default_factory=dict)
+    start_time: float | AbstractLaw = 0.0
+
+
+P = ParamSpec("P")
+
+
+# The built-in models by name.
+MODELS: dict[str, Callable[..., Model]] = {}
+
+
+def built_in(make: Callable[P, Model]) -> Callable[P, Model]:
+    """Register a model, and store its name and arguments in its SDE, so that files restore it."""
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def marked(*args: P.args, **kwargs: P.kwargs) -> Model:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            if signature.parameters[name].annotation is float:
+                checked_number(name, value)
+        model = make(*args, **kwargs)
+        arguments = json.dumps(bound.arguments, default=lambda value: np.asarray(value).tolist())
+        return dataclasses.replace(model, sde=model.sde.with_origin((model.name, arguments)))
+
+    MODELS[make.__name__] = marked
+    return marked
+
+
+def require_positive(**numbers: float) -> None:
+    """Raise if an argument of a model is not a positive number."""
+    for name, value in numbers.items():
+        if checked_number(name, value) <= 0:
+            raise ValueError(f"`{name}` must be a positive number; got {value}.")
 
 
 def model(name: str, **arguments: object) -> Model:

@@ -12,9 +12,9 @@ from jaxtyping import Array
 from ..sde.domains import Interval, Positive, Real
 from ..sde.laws import LogNormal, Normal, Product, Uniform
 from ..sde.sde import SDE
+from .catalogue import Model, built_in, require_positive
 from .exact_densities import ExactGeometricBrownian, Fixed
 from .linear_models import family_reversion
-from .model import Model, built_in, require_finite, require_positive
 from .square_root import ExactCIR
 
 
@@ -28,7 +28,6 @@ def geometric_brownian(rate: float = 0.05, noise: float = 0.3) -> Model:
     - `noise`: $\sigma$, positive.
     """
     require_positive(noise=noise)
-    require_finite(rate=rate)
     diffusion = Partial(_power_noise, noise, 1.0)
     sde = SDE(Partial(_proportional_drift, rate), diffusion, 1, domain=Positive())
     exact = Fixed(ExactGeometricBrownian(), rate=rate, noise=noise)
@@ -175,7 +174,6 @@ def heston(
     - `drift`: $\mu$.
     """
     require_positive(rate=rate, level=level, noise=noise)
-    require_finite(correlation=correlation, drift=drift)
     if not abs(correlation) < 1:
         raise ValueError(f"`correlation` must lie between -1 and 1; got {correlation}.")
     sde = SDE(

@@ -16,7 +16,8 @@ from jax.scipy.special import log_ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from ..sde.domains import AbstractDomain, Positive
+from ..sde.delegation import delegated
+from ..sde.domains import Positive
 from ..sde.linear_step import linear_step
 from ..sde.parameters import Bounds, check_names
 from ..transition.transition_density import AbstractTransitionDensity
@@ -25,6 +26,8 @@ from ..transition.transition_density import AbstractTransitionDensity
 _DOUBLINGS = 20
 # A constant, because every query reads the domain.
 HALF_LINE = (Positive(),)
+# The noise is a scale.
+_NOISE: Bounds = {"noise": (0.0, np.inf)}
 
 
 class AbstractExactDensity(AbstractTransitionDensity):
@@ -81,15 +84,12 @@ class ExactBenes(AbstractExactDensity):
     """
 
     rotation: np.ndarray
+    pathwise = False
 
     def __init__(self, rotation: np.ndarray):
         self.rotation = rotation
         self.dim = len(rotation)
         self.noise_dim = 2 * self.dim  # a sign and a displacement for each axis
-
-    @property
-    def pathwise(self) -> bool:
-        return False
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         t, inverse = state, jnp.asarray(self.rotation.T, x.dtype)
@@ -138,19 +138,22 @@ def _log_cosh(y: Array) -> Array:
 
 
 class AbstractNormalDensity(AbstractExactDensity):
-    """The density of one component that is normal, with mean and standard deviation `_law`."""
+    """The density of one component whose image on the real line is normal."""
 
     @abc.abstractmethod
     def _law(self, t: Array, start: Float[Array, " 1+k"]) -> tuple[Array, Array]:
-        """Return mean and standard deviation."""
+        """Return mean and standard deviation of the image."""
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
-        mean, deviation = self._law(state, x0)
-        return norm.logpdf(x[0], mean, deviation)
+        [part], (mean, deviation) = self.domain, self._law(state, x0)
+        inside = part.contains(x[0])
+        known = jnp.where(inside, x[0], part.centre)
+        value = norm.logpdf(part.to_real(known), mean, deviation) + part.log_slope(known)
+        return jnp.where(inside, value, -jnp.inf)
 
     def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " 1"]:
         mean, deviation = self._law(state, x0)
-        return mean + deviation * noise
+        return self.domain[0].from_real(mean + deviation * noise)
 
 
 class ExactOrnsteinUhlenbeck(AbstractNormalDensity):
@@ -165,13 +168,11 @@ class ExactOrnsteinUhlenbeck(AbstractNormalDensity):
     ('rate', 'level', 'noise')
     """
 
+    param_bounds = _NOISE
+
     def __init__(self) -> None:
         self.params = ("rate", "level", "noise")
         self.dim = self.noise_dim = 1
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return {"noise": (0.0, np.inf)}
 
     def _law(self, t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array]:
         x0, rate, level, noise = start
@@ -199,14 +200,11 @@ class ExactSeasonal(AbstractNormalDensity):
     level: float = eqx.field(static=True)
     amplitude: float = eqx.field(static=True)
     noise: float = eqx.field(static=True)
+    start_time = None
 
     def __init__(self, rate: float, level: float, amplitude: float, noise: float):
         self.rate, self.level, self.amplitude, self.noise = rate, level, amplitude, noise
         self.dim = self.noise_dim = 1
-
-    @property
-    def start_time(self) -> None:
-        return None
 
     def _law(self, t: Array, start: Float[Array, " 2"]) -> tuple[Array, Array]:
         x0, s = start
@@ -221,36 +219,20 @@ class ExactSeasonal(AbstractNormalDensity):
         return self.level + self.amplitude * self.rate / (self.rate**2 + turn**2) * wave
 
 
-class ExactGeometricBrownian(AbstractExactDensity):
+class ExactGeometricBrownian(AbstractNormalDensity):
     r"""Transition density of $dX = \mu X\,dt + \sigma X\,dW$ on the positive half line.
 
     The parameters are `rate` $\mu$ (any number) and `noise` $\sigma > 0$. Starts must be positive.
     """
 
+    domain = HALF_LINE
+    param_bounds = _NOISE
+
     def __init__(self) -> None:
         self.params = ("rate", "noise")
         self.dim = self.noise_dim = 1
 
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return HALF_LINE
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return {"noise": (0.0, np.inf)}
-
-    def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
-        mean, deviation = self._log_law(state, x0)
-        positive = x[0] > 0
-        log_x = jnp.log(jnp.where(positive, x[0], 1.0))
-        return jnp.where(positive, norm.logpdf(log_x, mean, deviation) - log_x, -jnp.inf)
-
-    def _from_noise(self, state: Array, noise: Array, x0: Array) -> Float[Array, " 1"]:
-        mean, deviation = self._log_law(state, x0)
-        return jnp.exp(mean + deviation * noise)
-
-    def _log_law(self, t: Array, start: Float[Array, " 3"]) -> tuple[Array, Array]:
-        """Return mean and standard deviation of the logarithm."""
+    def _law(self, t: Array, start: Float[Array, " 3"]) -> tuple[Array, Array]:
         x0, rate, noise = start
         return jnp.log(x0) + (rate - noise**2 / 2) * t, noise * jnp.sqrt(t)
 
@@ -267,16 +249,9 @@ class Fixed(AbstractExactDensity):
         self.values = tuple(float(params[name]) for name in density.params)
         self.dim, self.noise_dim = density.dim, density.noise_dim
 
-    @property
-    def pathwise(self) -> bool:
-        return self.density.pathwise
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.density.domain
-
-    def _at_time(self, t: Float[Array, ""]) -> Any:
-        return self.density._at_time(t)
+    pathwise = delegated("density.pathwise")
+    domain = delegated("density.domain")
+    _at_time = delegated("density._at_time")
 
     def _log_prob(self, state: Any, x: Array, x0: Array) -> Float[Array, ""]:
         return self.density._log_prob(state, x, self._conditioning(x0))

@@ -8,8 +8,8 @@ from jaxtyping import Array, ArrayLike
 from ..sde.argument_checks import checked_count
 from ..sde.laws import Normal, Uniform, real_array
 from ..sde.sde import SDE
+from .catalogue import Model, built_in, require_positive
 from .exact_densities import ExactLinear, ExactOrnsteinUhlenbeck, ExactSeasonal
-from .model import Model, built_in, require_finite, require_positive
 
 
 @built_in
@@ -72,7 +72,6 @@ def seasonal(
     - `noise`: $\sigma$, positive.
     """
     require_positive(rate=rate, noise=noise)
-    require_finite(level=level, amplitude=amplitude)
     sde = SDE(Partial(_seasonal_drift, rate, level, amplitude), np.array([[noise]]), 1)
     exact = ExactSeasonal(*map(float, (rate, level, amplitude, noise)))
     starts = Normal(level, 1.0).expand(1)
@@ -92,7 +91,6 @@ def linear_langevin(stiffness: float = 1.0, friction: float = 1.0, noise: float 
     - `noise`: $\sigma$, positive.
     """
     require_positive(noise=noise)
-    require_finite(stiffness=stiffness, friction=friction)
     rate = np.array([[0.0, -1.0], [stiffness, friction]])
     return _linear("linear_langevin", rate, np.zeros(2), np.array([[0.0], [noise]]), 2.0)
 

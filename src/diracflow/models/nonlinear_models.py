@@ -8,8 +8,8 @@ from jaxtyping import Array
 from ..sde.argument_checks import checked_count
 from ..sde.laws import Normal
 from ..sde.sde import SDE
+from .catalogue import Model, built_in, require_positive
 from .exact_densities import ExactBenes, ExactSheared
-from .model import Model, built_in, require_finite, require_positive
 
 
 @built_in
@@ -24,7 +24,6 @@ def benes(angle: float = np.pi / 3, dim: int = 2) -> Model:
     - `dim`: dimension of the state.
     """
     dim = checked_count("dim", dim)
-    require_finite(angle=angle)
     rotation = np.eye(dim)
     plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     for first in range(dim - 1):
@@ -46,7 +45,6 @@ def sheared(dim: int = 6, shear: float = 0.75, seed: int = 0) -> Model:
     - `shear`: $a$.
     - `seed`: seed of $\lambda$ and $Q$.
     """
-    require_finite(shear=shear)
     checked_count("seed", seed, least=0)
     if checked_count("dim", dim) % 2:
         raise ValueError(f"`dim` must be even and at least 2; got {dim}.")
@@ -101,7 +99,6 @@ def van_der_pol(mu: float = 1.0, noise: float = 0.5) -> Model:
     - `noise`: $\sigma$, positive.
     """
     require_positive(noise=noise)
-    require_finite(mu=mu)
     sde = SDE(Partial(_cycle_drift, float(mu)), noise * np.eye(2), 2)
     return Model("van_der_pol", sde, Normal(0.0, 1.0).expand(2), 2.0, None)
 
@@ -144,7 +141,6 @@ def double_well_chain(
     """
     dim = checked_count("dim", dim)
     require_positive(height=height, noise=noise)
-    require_finite(coupling=coupling)
     if coupling < 0:
         raise ValueError(f"`coupling` must be zero or more; got {coupling}.")
     sde = SDE(Partial(_chain_drift, float(height), float(coupling)), noise * np.eye(dim), dim)
@@ -153,7 +149,6 @@ def double_well_chain(
 
 def _oscillator(name: str, noise: float, **coefficients: float) -> Model:
     require_positive(noise=noise)
-    require_finite(**coefficients)
     drift = Partial(_spring_drift, **{key: float(value) for key, value in coefficients.items()})
     sde = SDE(drift, np.array([[0.0], [noise]]), 2)
     return Model(name, sde, Normal(0.0, 1.0).expand(2), 2.0, None)

@@ -21,12 +21,9 @@ import numpy as np
 from jax.scipy.special import gammainc, gammaincc, gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from ..sde.domains import AbstractDomain
-from ..sde.parameters import Bounds
+from ..distribution.root_finding import increasing_root
 from .exact_densities import HALF_LINE, AbstractExactDensity, mean_decay
 
-# Bisections of the bracket of a quantile, sufficient to reach rounding accuracy.
-_HALVINGS = 60
 _NO_SAMPLES = "Samples of CIR require 4 * rate * level > noise**2; its density does not."
 
 
@@ -38,21 +35,13 @@ class ExactCIR(AbstractExactDensity):
     $4\kappa m > \sigma^2$ and are not differentiable.
     """
 
+    pathwise = False
+    domain = HALF_LINE
+    param_bounds = dict.fromkeys(("rate", "level", "noise"), (0.0, np.inf))
+
     def __init__(self) -> None:
         self.params = ("rate", "level", "noise")
         self.dim, self.noise_dim = 1, 2
-
-    @property
-    def pathwise(self) -> bool:
-        return False
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return HALF_LINE
-
-    @property
-    def param_bounds(self) -> Bounds:
-        return dict.fromkeys(self.params, (0.0, np.inf))
 
     def _log_prob(self, state: Array, x: Array, x0: Array) -> Float[Array, ""]:
         scale, u, order = _chi_square(state, x0)
@@ -87,25 +76,20 @@ def _chi_square(t: Array, start: Float[Array, " 4"]) -> tuple[Array, Array, Arra
 
 def gamma_quantile(shape: Float[Array, ""], noise: Float[Array, ""]) -> Float[Array, ""]:
     """Return the quantile of a gamma law of unit scale at the probability `ndtr(noise)`."""
-    log_rank = log_ndtr(noise)
+    shape, noise = jax.lax.stop_gradient((shape, noise))
 
-    # Probabilities above 1/2 are compared in the upper tail, because of rounding.
-    def below(y: Array) -> Array:
-        lower = gammainc(shape, y) < ndtr(noise)
-        return jnp.where(noise < 0, lower, gammaincc(shape, y) > ndtr(-noise))
-
-    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        middle = (ends[0] + ends[1]) / 2
-        up = below(jnp.exp(middle))
-        return jnp.where(up, middle, ends[0]), jnp.where(up, ends[1], middle)
+    def excess(log_y: Array) -> tuple[Array, Array]:
+        y = jnp.exp(log_y)
+        lower, upper = gammainc(shape, y) - ndtr(noise), ndtr(-noise) - gammaincc(shape, y)
+        # Probabilities above 1/2 are compared in the upper tail, because of rounding.
+        return jnp.where(noise < 0, lower, upper), jnp.exp(shape * log_y - y - gammaln(shape))
 
     # The distribution function is at most y**a / Gamma(a + 1). Its upper tail is at most exp(-s)
     # beyond a + sqrt(2 a s) + s (Laurent and Massart).
     s = -log_ndtr(-noise)
-    low = (log_rank + gammaln(shape + 1)) / shape
+    low = (log_ndtr(noise) + gammaln(shape + 1)) / shape
     high = jnp.log(shape + jnp.sqrt(2 * shape * s) + s)
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, jnp.maximum(low, high)))
-    return jnp.exp((low + high) / 2)
+    return jnp.exp(increasing_root(excess, low, jnp.maximum(low, high)))
 
 
 # For orders in (0, 300] and arguments in (1e-6, 1e6), the logarithm differs from SciPy's by less

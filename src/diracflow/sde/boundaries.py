@@ -13,13 +13,12 @@ $\delta$, the integral is finite.
 import itertools
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from .conditioning import initial_condition
+from .fingerprint import coefficients
 from .laws import AbstractLaw, Product, Uniform
 from .sde import SDE
 
@@ -119,7 +118,11 @@ def _tested(
     distance = np.exp(logs)
     points = np.repeat(draws[:, None], len(logs), axis=1)
     points[..., component] = end + inwards * distance
-    drift, variance = (np.asarray(a) for a in _coefficients(*process, points, component))
+    sde, start_time, tau = process
+    table = jnp.asarray(points.reshape(-1, points.shape[-1]))
+    drifts, noise = coefficients(sde, start_time, jnp.full(len(table), tau), table)
+    drift, variance = drifts[:, component], np.sum(noise[:, component] ** 2, axis=1)
+    drift, variance = drift.reshape(points.shape[:2]), variance.reshape(points.shape[:2])
     with np.errstate(all="ignore"):
         index = 2 * inwards * drift * distance / variance
         power = _power(index, np.log(2 * distance**2 / variance), step)
@@ -137,24 +140,11 @@ def _power(index: np.ndarray, log_speed: np.ndarray, step: float) -> np.ndarray:
     Over a step towards the boundary $g = s'M$ becomes $e^{Rh}g + (2\delta/a)(e^{Rh} - 1)/R$, where
     $R$ is the index. `log_speed` is $\log(2\delta^2/a)$. The recursion is for $\log(\delta g)$.
     """
-    value, values = np.full(len(index), -np.inf), []
-    for k in range(index.shape[1]):
-        growth = index[:, k] * step
-        mean = np.where(np.abs(growth) < 1e-8, 1.0, np.expm1(-np.abs(growth)) / -np.abs(growth))
-        added = log_speed[:, k] + np.log(step * mean) + np.maximum(growth, 0.0)
-        value = np.logaddexp(value + growth, added) - step
-        values.append(value)
-    return -(values[-1] - values[-1 - _STEPS]) / (_STEPS * step)
-
-
-def _coefficients(
-    sde: SDE, start_time: float | None, tau: float, g: np.ndarray, component: int
-) -> tuple[Float[Array, "draws n"], Float[Array, "draws n"]]:
-    """Return drift and variance of a component at the time `tau` after the start."""
-
-    def one(g: Array) -> tuple[Array, Array]:
-        member, x, began = initial_condition(sde, start_time, g)
-        time = began + tau
-        return member.drift(time, x)[component], jnp.sum(member.diffusion(time, x)[component] ** 2)
-
-    return jax.jit(jax.vmap(jax.vmap(one)))(jnp.asarray(g))
+    growth = index * step
+    size = np.abs(growth)
+    mean = np.where(size < 1e-8, 1.0, np.expm1(-size) / -np.maximum(size, 1e-8))
+    added = log_speed + np.log(step * mean) + np.maximum(growth, 0.0) - step
+    # All terms relative to the factors by which they grow until the last.
+    factors = np.cumsum(growth - step, axis=1)
+    values = factors + np.logaddexp.accumulate(added - factors, axis=1)
+    return -(values[:, -1] - values[:, -1 - _STEPS]) / (_STEPS * step)

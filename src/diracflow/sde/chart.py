@@ -16,7 +16,8 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from .domains import AbstractDomain, Real
+from .delegation import delegated
+from .domains import AbstractDomain, Real, each
 from .fingerprint import coefficients
 from .laws import AbstractLaw
 from .parameters import Params
@@ -54,19 +55,19 @@ class Chart(eqx.Module):
 
     def to_real(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return the coordinates of one state inside the domain."""
-        return self._each("to_real", x)
+        return each(self.maps, "to_real", x)
 
     def from_real(self, y: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return the state with the coordinates `y`, strictly inside the domain."""
-        return self._each("from_real", y)
+        return each(self.maps, "from_real", y)
 
     def log_slope(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         """Return the log-determinant of the derivative of `to_real`."""
-        return jnp.sum(self._each("log_slope", x))
+        return jnp.sum(each(self.maps, "log_slope", x))
 
     def contains(self, x: Float[ArrayLike, "*batch d"]) -> Bool[Array, "*batch"]:
         """Return `True` for the states that lie inside the domain."""
-        return jnp.all(self._each("contains", jnp.asarray(x)), axis=-1)
+        return jnp.all(each(self.maps, "contains", jnp.asarray(x)), axis=-1)
 
     def end(self, x: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
         """Return the coordinates of a state, and `log_slope`, which is -inf outside the domain."""
@@ -84,18 +85,6 @@ class Chart(eqx.Module):
         x0, rest = jnp.split(g, [len(self.maps)])
         y0 = jnp.where(self.contains(x0), self.to_real(x0), jnp.nan)
         return jnp.concatenate([y0, rest])
-
-    def _each(self, method: str, values: Array) -> Array:
-        return _each(self.maps, method, values)
-
-
-def _each(maps: tuple[AbstractDomain, ...], method: str, values: Array) -> Array:
-    """Return the results of one method of the map of each component."""
-    first = maps[0]
-    if all(part.describe() == first.describe() for part in maps):
-        return getattr(first, method)(values)
-    columns = [getattr(part, method)(values[..., i]) for i, part in enumerate(maps)]
-    return jnp.stack(columns, axis=-1)
 
 
 @eqx.filter_jit
@@ -127,9 +116,8 @@ class MappedLaw(AbstractLaw):
     states: AbstractLaw
     chart: Chart
 
-    @property
-    def dim(self) -> int | None:
-        return self.states.dim
+    dim = delegated("states.dim")
+    describe = delegated("states.describe")
 
     def expand(self, dim: int) -> "MappedLaw":
         return MappedLaw(self.states.expand(dim), self.chart)
@@ -143,9 +131,6 @@ class MappedLaw(AbstractLaw):
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         state = self._mapped(self.chart.from_real, x)
         return self.states._log_prob(state) - self.chart.log_slope(state[: len(self.chart.maps)])
-
-    def describe(self) -> dict:
-        return self.states.describe()
 
     def _mapped(self, mapping: Callable[[Array], Array], x: Array) -> Array:
         state, rest = jnp.split(x, [len(self.chart.maps)])
@@ -166,14 +151,14 @@ class CoordinateLaw(AbstractLaw):
         return self
 
     def from_uniform(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
-        return _each(self.maps, "from_real", self.coordinates.from_uniform(u))
+        return each(self.maps, "from_real", self.coordinates.from_uniform(u))
 
     def to_normal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self.coordinates.to_normal(_each(self.maps, "to_real", x))
+        return self.coordinates.to_normal(each(self.maps, "to_real", x))
 
     def _log_prob(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        slopes = jnp.sum(_each(self.maps, "log_slope", x))
-        return self.coordinates._log_prob(_each(self.maps, "to_real", x)) + slopes
+        slopes = jnp.sum(each(self.maps, "log_slope", x))
+        return self.coordinates._log_prob(each(self.maps, "to_real", x)) + slopes
 
     def describe(self) -> dict:
         maps = [part.describe() for part in self.maps]

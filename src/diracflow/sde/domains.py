@@ -11,6 +11,7 @@ the boundary.
 import abc
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -79,13 +80,8 @@ class AbstractDomain(eqx.Module):
 class Real(AbstractDomain):
     """The whole real line."""
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        return -np.inf, np.inf
-
-    @property
-    def centre(self) -> float:
-        return 0.0
+    ends = (-np.inf, np.inf)
+    centre = 0.0
 
     def to_real(self, x: Array) -> Array:
         return x
@@ -126,6 +122,7 @@ class Positive(AbstractDomain):
     ... )
     """
 
+    ends = (0.0, np.inf)
     power: float | None = eqx.field(static=True)
     scale: float | None = eqx.field(static=True)
 
@@ -134,10 +131,6 @@ class Positive(AbstractDomain):
         self.scale = None if scale is None else checked_number("scale", scale)
         if self.scale is not None and self.scale <= 0:
             raise ValueError(f"`scale` must be positive; got {scale}.")
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return 0.0, np.inf
 
     @property
     def centre(self) -> float:
@@ -234,6 +227,14 @@ class Interval(AbstractDomain):
         return self.high - self.low
 
 
+def each(maps: Sequence[AbstractDomain], method: str, x: Float[Array, "*n d"]) -> Array:
+    """Apply one method of the domain of each component, such as `to_real` or `log_slope`."""
+    if maps and all(part.describe() == maps[0].describe() for part in maps):
+        return getattr(maps[0], method)(x)
+    columns = [getattr(part, method)(x[..., i]) for i, part in enumerate(maps)]
+    return jnp.stack(columns, axis=-1) if columns else x
+
+
 def domain_from(description: dict) -> AbstractDomain:
     """Return the domain from the result of `describe`."""
     numbers = dict(description)
@@ -275,8 +276,10 @@ def domains_of(domain: object, dim: int) -> tuple[AbstractDomain, ...]:
     return tuple(domain)
 
 
-def require_inside(domain: tuple[AbstractDomain, ...], x0: Float[Array, "*batch d"]) -> None:
-    """Raise if one of the concrete starts `x0` lies outside the domain."""
+def require_inside(
+    domain: tuple[AbstractDomain, ...], x0: Float[Array, "*batch d"], name: str = "x0"
+) -> None:
+    """Raise if one of the concrete states `x0` lies outside the domain."""
     if all(isinstance(part, Real) for part in domain):
         return
     # NumPy, because under `jit` JAX traces comparisons even of concrete values.
@@ -284,7 +287,7 @@ def require_inside(domain: tuple[AbstractDomain, ...], x0: Float[Array, "*batch 
     inside = np.all((values > low) & (values < high), axis=-1)
     if not np.all(inside):
         raise ValueError(
-            f"`x0` must lie inside the domain {' x '.join(map(str, domain))}; got "
+            f"`{name}` must lie inside the domain {' x '.join(map(str, domain))}; got "
             f"{values[~inside][0].tolist()}."
         )
 

@@ -25,14 +25,7 @@ def heun_paths(
     """Return the states of paths at several increasing times.
 
     The mean is accurate to second order in the length of a step, which matters if noise is small.
-
-    **Arguments:**
-
-    - `sde`, `start_time`: the SDE, and the time of the start if it is not part of `starts`.
-    - `key`: a random key.
-    - `starts`: conditioning vectors, one for each path.
-    - `times`: since the start.
-    - `steps`: number of steps between two times.
+    There are `steps` of them between two times; `starts` are conditioning vectors.
     """
     begins = jnp.concatenate([jnp.zeros(1, times.dtype), times[:-1]])
 

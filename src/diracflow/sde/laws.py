@@ -6,6 +6,7 @@ dimension of the problem is known.
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,8 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from .argument_checks import checked_count, checked_key, checked_point, checked_shape, real_numbers
+from .delegation import delegated
+from .domains import domain_from
 
 Parameter = np.ndarray
 
@@ -221,9 +224,7 @@ class LogNormal(AbstractLaw):
             raise ValueError("`std` must be positive; got None.")
         self.log = Normal(mean, std)
 
-    @property
-    def dim(self) -> int | None:
-        return self.log.dim
+    dim = delegated("log.dim")
 
     def expand(self, dim: int) -> "LogNormal":
         log = self.log.expand(dim)
@@ -288,24 +289,21 @@ class Product(AbstractLaw):
 
 def law_from(description: dict) -> AbstractLaw:
     """Return the law from the result of `describe`."""
+    from .chart import CoordinateLaw  # which imports this module, as does `mixture`
+    from .mixture import Mixture
+
+    makers: dict[str, Callable[..., AbstractLaw]] = {
+        **{"Normal": Normal, "Uniform": Uniform, "LogNormal": LogNormal},
+        "Product": lambda laws: Product(*map(law_from, laws)),
+        "Mixture": lambda laws, weights: Mixture([*map(law_from, laws)], weights),
+        "Coordinates": lambda coordinates, maps: CoordinateLaw(
+            law_from(coordinates), tuple(map(domain_from, maps))
+        ),
+    }
     parameters = dict(description)
     name = parameters.pop("law", None)
-    if name == "Product":
-        return Product(*map(law_from, parameters["laws"]))
-    if name == "Mixture":
-        from .mixture import Mixture  # imports this module
-
-        return Mixture([*map(law_from, parameters["laws"])], parameters["weights"])
-    if name == "Coordinates":
-        from .chart import CoordinateLaw  # imports this module
-        from .domains import domain_from
-
-        maps = tuple(map(domain_from, parameters["maps"]))
-        return CoordinateLaw(law_from(parameters["coordinates"]), maps)
-    makers = {"Normal": Normal, "Uniform": Uniform, "LogNormal": LogNormal}
     if name not in makers:
-        known = sorted([*makers, "Coordinates", "Mixture", "Product"])
-        raise ValueError(f"Unknown law {name!r}; expected one of {known}.")
+        raise ValueError(f"Unknown law {name!r}; expected one of {sorted(makers)}.")
     return makers[name](**parameters)
 
 

@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..models.catalogue import Model, model, named_object
-from ..models.model import require_positive
+from ..models.catalogue import Model, model, named_object, require_positive
 from ..planning.settings import settings_for
 from ..sde.argument_checks import checked_count, checked_number
 from ..sde.laws import AbstractLaw, law_from

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..distribution.abstract_distribution import AbstractDistribution
+from ..distribution.abstract_distribution import AbstractDistribution, Traits
 from ..distribution.weighted_points import WeightedPoints
 from ..sde.domains import AbstractDomain
 from ..sde.parameters import Params
@@ -63,18 +63,11 @@ class Frozen(AbstractDistribution):
         return self.scalar
 
     @property
-    def _monotone(self) -> bool:
-        # In one dimension a smooth invertible map is monotone.
+    def _traits(self) -> Traits:
         density = self.density
-        return density.dim == density.noise_dim == 1 and not density.averages
-
-    @property
-    def _smooth(self) -> bool:
-        return self.density.pathwise
-
-    @property
-    def _cheap(self) -> bool:
-        return not self.density.averages
+        # In one dimension a smooth invertible map is monotone.
+        monotone = density.dim == density.noise_dim == 1 and not density.averages
+        return Traits(monotone, cheap=not density.averages, smooth=density.pathwise)
 
     def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         return in_batches(log_probs, self.density, self.t, x, self.start)

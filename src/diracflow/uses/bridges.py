@@ -41,11 +41,12 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..equation.moving_frame import Frame
-from ..sde.argument_checks import checked_count, checked_key, real_numbers
+from ..sde.argument_checks import checked_count, checked_key, checked_one_point, real_numbers
 from ..sde.chart import Chart
 from ..sde.coefficient_checks import is_degenerate_at
+from ..sde.domains import require_inside
 from ..sde.parameters import Params
 from ..sde.sde import SDE
 from ..source.gaussian_source import (
@@ -62,6 +63,7 @@ from .underlying_sde import (
     began_at,
     chart_of,
     check_start_times,
+    conditioning_at,
     equation_of,
     member_of,
     require_homogeneous,
@@ -71,8 +73,8 @@ from .underlying_sde import (
 from .weights import WeightsVanished, effective_fraction, systematic
 
 
-class Bridge(eqx.Module):
-    """Weighted paths from `x0` to `x1`."""
+class Bridge(Drawn, eqx.Module):
+    """Weighted paths from `x0` to `x1`; `plot` draws the median and the 90 % band."""
 
     times: Float[Array, " steps+1"]
     paths: Float[Array, "paths steps+1 d"]
@@ -105,16 +107,8 @@ class Bridge(eqx.Module):
 
     def resample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count steps+1 d"]:
         """Draw `count` equally weighted paths, with repetition, by systematic resampling."""
-        return self.paths[systematic(checked_key(key), self.weights, checked_count("count", count))]
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the median and the 90 % band of each component, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
+        u = jr.uniform(checked_key(key))
+        return self.paths[systematic(u, self.weights, checked_count("count", count))]
 
 
 def bridge(
@@ -194,10 +188,7 @@ class AbstractProposal(eqx.Module):
 
     def keywords(self, density: AbstractTransitionDensity, r: Array) -> dict[str, Any]:
         """Return the keyword arguments of a query that starts a time `r` before the end."""
-        return {
-            "params": self.params if density.params else None,
-            "start_time": self.arrival - r if density.start_time is None else None,
-        }
+        return conditioning_at(density, self.params if density.params else {}, self.arrival - r)
 
 
 class GuidedEuler(AbstractProposal):
@@ -353,11 +344,6 @@ def _checked_end(sde: SDE, name: str, value: ArrayLike) -> Float[Array, " d"]:
             "some of them needs an integral over the others. For partial observations use "
             "`diracflow.filter`."
         )
-    if not bool(jnp.all(jnp.isfinite(point))):
-        raise ValueError(f"`{name}` must be finite; got {point}.")
-    if not all(bool(part.contains(x)) for part, x in zip(sde.domain, point, strict=True)):
-        raise ValueError(
-            f"`{name}` must lie inside the domain {' x '.join(map(str, sde.domain))}; got "
-            f"{point.tolist()}."
-        )
+    checked_one_point(name, point, sde.dim)
+    require_inside(sde.domain, point, name)
     return point

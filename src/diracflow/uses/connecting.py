@@ -28,14 +28,9 @@ def connected(
     sde: SDE | None,
     params: Params,
 ) -> Paths:
-    """Fill the gaps of paths with bridges.
+    """Fill the gaps of paths, none longer than the horizon, with bridges of `steps` each.
 
-    **Arguments:**
-
-    - `chain`: paths with at least two times, no two of them farther apart than the horizon.
-    - `steps`: number of time steps in each gap.
-    - `proposals`: number of weighted paths from which each bridge is selected.
-    - the others are those of `diracflow.bridge`.
+    Each is selected from weighted `proposals`.
     """
     times, states = np.asarray(chain.times), chain.states
     if len(times) < 2:

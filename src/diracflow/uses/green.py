@@ -5,8 +5,10 @@ a time $t$ a law $p_0$ becomes $\int \rho(x | t, x_0)\,p_0(x_0)\,dx_0$. We
 average over starts, in log space, since transition densities underflow.
 
 At short times few draws of $p_0$ lie where $\rho(x | t, \cdot)$ has its mass. Where the density of
-$p_0$ is known, half of the starts are therefore drawn near $x$, from the Gaussian of
-`diracflow.uses.reversal`, and all are weighted by $p_0$ over the density they were drawn from.
+$p_0$ is known, half of the starts are therefore drawn near $x$, and all are weighted by $p_0$ over
+the density they were drawn from. As a function of $x_0$ the transition density is, for short times,
+nearly a Gaussian about $x - t\,b$ with covariance $t\,\Sigma$. One Newton step from $x_0 = x$ finds
+it, and is exact for linear SDEs at any time.
 """
 
 import abc
@@ -20,23 +22,27 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..distribution.abstract_distribution import POINTS, AbstractDistribution
+from ..distribution.abstract_distribution import POINTS, AbstractDistribution, Traits
 from ..distribution.weighted_points import WeightedPoints
+from ..equation.moving_frame import Frame
 from ..sde.argument_checks import checked_count, checked_point, real_numbers
-from ..sde.domains import AbstractDomain
+from ..sde.delegation import delegated
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..sde.quasi_random import sobol
+from ..source.gaussian_source import standard_log_prob
 from ..transition.batching import in_batches
 from ..transition.programs import StartMixture, images, log_probs
 from ..transition.transition_density import AbstractTransitionDensity, checked_query
-from .reversal import reversed_gaussian
 from .underlying_sde import require_one_time, scalars
 
 # Pairs of query point and start evaluated at once.
 _CHUNK = 2**16
 # Independently scrambled quasi-random sets of starts; their spread is the standard error.
 _SETS = 8
+# Variances are enlarged by this factor, so that the tails of the Gaussian lie above those of the
+# density and importance weights stay bounded.
+_WIDENING = 1.3
 # Simulated paths from all draws, if the density averages over intermediate states.
 _PATHS = 4096
 
@@ -45,17 +51,13 @@ class AbstractPropagated(AbstractDistribution):
     """The law at time `t` of the process started from an initial law."""
 
     density: AbstractTransitionDensity
+    law: AbstractLaw | None  # at the start; `None` if it is known by draws alone
     draws: Float[Array, "*n d"]  # of the initial law
     t: Float[Array, ""]
     tail: Float[Array, " k"]  # parameters and start time, which follow each start
 
-    @property
-    def dim(self) -> int:
-        return self.density.dim
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.density.domain
+    dim = delegated("density.dim")
+    domain = delegated("density.domain")
 
     @property
     def outside(self) -> float:
@@ -63,9 +65,9 @@ class AbstractPropagated(AbstractDistribution):
         return float(jnp.mean(self.density.outside(self.draws, **self._keywords)))
 
     @property
-    @abc.abstractmethod
     def starts(self) -> int:
         """Number of starts over which the density at one point is averaged."""
+        return self.draws.size // self.dim
 
     @property
     def _rows(self) -> int:
@@ -76,10 +78,6 @@ class AbstractPropagated(AbstractDistribution):
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
         """Return logarithms of independent estimates of the density at one point."""
 
-    @abc.abstractmethod
-    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        """Draw starts from the initial law."""
-
     def standard_error(self, x: Float[ArrayLike, "*batch d"]) -> Float[Array, "*batch"]:
         """Return the relative standard error of the density at `x`, which is that of `log_prob`."""
         return self._at_points(self._points(x))[1]
@@ -89,7 +87,10 @@ class AbstractPropagated(AbstractDistribution):
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
         start_key, move_key = jr.split(key)
-        x0 = self._draw_starts(start_key, shape)
+        if self.law is None:
+            x0 = self.draws[jr.randint(start_key, shape, 0, len(self.draws))]
+        else:
+            x0 = self.law.sample(start_key, shape)
         return self.density.sample(move_key, self.t, x0, **self._keywords)
 
     def _weighted(self, points: int = POINTS, key: Any = 0) -> WeightedPoints:
@@ -98,30 +99,23 @@ class AbstractPropagated(AbstractDistribution):
 
     @property
     def noise_dim(self) -> int:
-        return self._jumps + self.density.noise_dim
+        return self._traits.jumps + self.density.noise_dim
 
     @property
-    def _jumps(self) -> int:
-        # The start is selected by one number from draws, and by `dim` numbers from a law.
-        return 1 if getattr(self, "law", None) is None else self.dim
-
-    @property
-    def _smooth(self) -> bool:
+    def _traits(self) -> Traits:
         # Lines of noise are fewer than points, and each has one of the draws.
-        return self.density.pathwise and getattr(self, "law", None) is not None
-
-    @property
-    def _cheap(self) -> bool:
-        return False
+        smooth = self.density.pathwise and self.law is not None
+        # The start is selected by one number from draws, and by `dim` numbers from a law.
+        return Traits(cheap=False, smooth=smooth, jumps=1 if self.law is None else self.dim)
 
     def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
-        law, columns = getattr(self, "law", None), self._jumps
+        columns = self._traits.jumps
         u = ndtr(noise[..., :columns])
-        if law is None:
+        if self.law is None:
             rows = self.draws.reshape(-1, self.dim)
             x0 = rows[jnp.minimum((u[..., 0] * len(rows)).astype(int), len(rows) - 1)]
         else:
-            x0 = law.transport(u)
+            x0 = self.law.transport(u)
         return in_batches(
             images, self.density, self.t, noise[..., columns:], _with_tail(x0, self.tail)
         )
@@ -142,11 +136,6 @@ class PropagatedStarts(AbstractPropagated):
     """
 
     mixture: StartMixture  # one group for each independent estimate
-    law: AbstractLaw | None = None
-
-    @property
-    def starts(self) -> int:
-        return self.draws.size // self.draws.shape[-1]
 
     @property
     def _rows(self) -> int:
@@ -155,28 +144,24 @@ class PropagatedStarts(AbstractPropagated):
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " groups"]:
         return self.mixture.log_probs(x)
 
-    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        if self.law is not None:
-            return self.law.sample(key, shape)
-        return self.draws[jr.randint(key, shape, 0, len(self.draws))]
-
 
 class PropagatedLaw(AbstractPropagated):
     """Started from a law of known density, by weighted quasi-random starts."""
 
-    law: AbstractLaw  # `draws` has the shape (sets, n, d)
+    law: AbstractLaw
     noise: Float[Array, "sets n d"]  # standard normal, for the Gaussian about each point
 
     @property
     def starts(self) -> int:
-        return 2 * self.noise.shape[0] * self.noise.shape[1]
+        return 2 * super().starts
 
     def _log_estimates(self, x: Float[Array, " d"]) -> Float[Array, " sets"]:
         spread = jnp.sqrt(jnp.max(jnp.var(self.draws, axis=(0, 1))))
         state = self.density._at_time(self.t)
         near = reversed_gaussian(self.density, state, x, self.tail, spread)
-        x0 = jnp.concatenate([self.draws, jax.vmap(jax.vmap(near.from_noise))(self.noise)], axis=1)
-        log_p0, log_near = (jax.vmap(jax.vmap(f))(x0) for f in (self.law._log_prob, near.log_prob))
+        log_prob_near = lambda x0: standard_log_prob(near.standardise(x0)) - near.log_det()
+        x0 = jnp.concatenate([self.draws, jax.vmap(jax.vmap(near.restore))(self.noise)], axis=1)
+        log_p0, log_near = (jax.vmap(jax.vmap(f))(x0) for f in (self.law._log_prob, log_prob_near))
         # Outside the support of the law the transition density need not be defined.
         possible = log_p0 > -jnp.inf
         x0 = jnp.where(possible[..., None], x0, self.draws[0, 0])
@@ -185,8 +170,31 @@ class PropagatedLaw(AbstractPropagated):
         log_terms = jnp.where(possible, log_rho + log_p0 - log_drawn, -jnp.inf)
         return logsumexp(log_terms, axis=1) - jnp.log(x0.shape[1])
 
-    def _draw_starts(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        return self.law.sample(key, shape)
+
+def reversed_gaussian(
+    density: AbstractTransitionDensity,
+    state: Any,
+    x: Float[Array, " d"],
+    tail: Float[Array, " k"],
+    widest: Float[Array, ""],
+) -> Frame:
+    """Return the Gaussian of starts for one end point `x`; `state` is `density._at_time(t)`.
+
+    `tail` is appended to every start. Standard deviations are at most `widest`, for densities that
+    hardly depend on the start.
+    """
+
+    def log_prob(x0: Float[Array, " d"]) -> Float[Array, ""]:
+        return density._log_prob(state, x, jnp.concatenate([x0, tail]))
+
+    gradient, hessian = jax.grad(log_prob)(x), jax.hessian(log_prob)(x)
+    # The derivatives are undefined at points that no start reaches; any Gaussian is valid there.
+    known = jnp.all(jnp.isfinite(hessian)) & jnp.all(jnp.isfinite(gradient))
+    precision, axes = jnp.linalg.eigh(jnp.where(known, -hessian, jnp.eye(len(x))))
+    variances = 1 / jnp.maximum(precision, widest**-2)
+    step = axes @ (variances * (axes.T @ jnp.where(known, gradient, 0.0)))
+    covariance = _WIDENING * axes @ jnp.diag(variances) @ axes.T
+    return Frame(x + step, jnp.linalg.cholesky(covariance))
 
 
 def propagate(
@@ -235,7 +243,7 @@ def propagate(
     paths = -(-_PATHS // len(starts)) if density.averages else 1
     noise = jr.normal(jr.key(0), (len(starts), paths, density.noise_dim))
     mixture = density._mean_over_starts(time, starts[:, None], noise)
-    return PropagatedStarts(density, array, time, tail, mixture)
+    return PropagatedStarts(density, None, array, time, tail, mixture)
 
 
 def _from_law(
@@ -257,7 +265,7 @@ def _from_law(
     density, tail = density._restricted(time), starts[0, 0, density.dim :]
     if density.averages:
         return _from_simulated(density, law, time, tail, 2 * each)
-    return PropagatedLaw(density, draws, time, tail, law, noise)
+    return PropagatedLaw(density, law, draws, time, tail, noise)
 
 
 def _from_simulated(
@@ -269,7 +277,7 @@ def _from_simulated(
     cubes = np.stack([sobol(jr.key(i), each, columns) for i in range(_SETS)])
     draws, noise = law.transport(cubes[..., : density.dim]), ndtri(cubes[..., density.dim :])
     mixture = density._mean_over_starts(t, _with_tail(draws, tail), jnp.asarray(noise))
-    return PropagatedStarts(density, draws, t, tail, mixture, law)
+    return PropagatedStarts(density, law, draws, t, tail, mixture)
 
 
 def _with_tail(x0: Float[Array, "*n d"], tail: Float[Array, " k"]) -> Float[Array, "*n d+k"]:

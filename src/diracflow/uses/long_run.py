@@ -5,19 +5,18 @@ and from themselves at half the time. The first alone would not do: the laws of 
 from two starts approach each other too, but spread forever.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import ks_2samp
 
 from ..distribution.abstract_distribution import AbstractDistribution
-from ..distribution.weighted_points import WeightedPoints
 from ..sde.argument_checks import checked_count, checked_key, checked_number
-from ..sde.domains import AbstractDomain
+from ..sde.delegation import delegated
+from ..sde.domains import each
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
 from ..transition.transition_density import AbstractTransitionDensity
@@ -40,36 +39,14 @@ class StationaryLaw(AbstractDistribution):
     time: float = eqx.field(static=True)  # at which the laws of all starts agree
     distance: float = eqx.field(static=True)  # between starts: difference of distribution functions
 
-    @property
-    def dim(self) -> int:
-        return self.law.dim
-
-    @property
-    def domain(self) -> tuple[AbstractDomain, ...]:
-        return self.law.domain
-
-    @property
-    def noise_dim(self) -> int:
-        return self.law.noise_dim
-
-    @property
-    def _monotone(self) -> bool:
-        return self.law._monotone
-
-    def _origin(self, component: int) -> tuple[AbstractDistribution, int]:
-        return self.law._origin(component)
-
-    def _images(self, noise: Float[Array, "*batch m"]) -> Float[Array, "*batch d"]:
-        return self.law._images(noise)
-
-    def _log_probs(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        return self.law._log_probs(x)
-
-    def _simulated(self, points: int, key: Any) -> WeightedPoints:
-        return self.law._simulated(points, key)
-
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape d"]:
-        return self.law._draw(key, shape)
+    dim = delegated("law.dim")
+    domain = delegated("law.domain")
+    noise_dim = delegated("law.noise_dim")
+    _traits = delegated("law._traits")
+    _images = delegated("law._images")
+    _log_probs = delegated("law._log_probs")
+    _simulated = delegated("law._simulated")
+    _draw = delegated("law._draw")
 
 
 def stationary(
@@ -102,10 +79,8 @@ def stationary(
     0.500
     """
     params, key = scalars(density, params), checked_key(key)
-    tolerance, doublings = (
-        checked_number("tolerance", tolerance),
-        checked_count("doublings", doublings),
-    )
+    tolerance = checked_number("tolerance", tolerance)
+    doublings = checked_count("doublings", doublings)
     if density.start_time is None:
         raise ValueError(
             "This density depends on the start time, so that the process has no stationary law. "
@@ -158,17 +133,10 @@ def _far_apart(
     if isinstance(law, AbstractLaw):
         own = law.expand(density.dim)
         return [own.from_uniform(ndtr(z)) for z in signs]
-    columns = [
-        jnp.stack([part.from_real(z[i]) for i, part in enumerate(density.domain)]) for z in signs
-    ]
-    return columns
+    return [each(density.domain, "from_real", z) for z in signs]
 
 
 def _distance(a: Float[Array, "n d"], b: Float[Array, "n d"]) -> float:
     """Return the largest difference of the empirical distribution functions of a component."""
-    worst = 0.0
-    for x, y in zip(np.sort(a, axis=0).T, np.sort(b, axis=0).T, strict=True):
-        both = np.concatenate([x, y])
-        below = [np.searchsorted(z, both, side="right") / len(z) for z in (x, y)]
-        worst = max(worst, float(np.max(np.abs(below[0] - below[1]))))
-    return worst
+    columns = zip(np.asarray(a).T, np.asarray(b).T, strict=True)
+    return max(float(ks_2samp(x, y, method="asymp").statistic) for x, y in columns)

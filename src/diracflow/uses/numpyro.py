@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from ..sde.argument_checks import checked_key, checked_point, checked_shape
-from ..sde.domains import AbstractDomain, Real
+from ..sde.domains import AbstractDomain, Real, each
 from ..sde.parameters import Params
 from ..transition.frozen import Frozen
 from ..transition.programs import images, log_probs
@@ -133,7 +133,7 @@ def support_of(domain: tuple[AbstractDomain, ...]) -> Any:
 
 
 class _OnDomain:
-    """Equality, flattening and componentwise maps, shared by the constraint and its transform."""
+    """Equality and flattening, shared by the constraint and its transform."""
 
     def __init__(self, parts: tuple[AbstractDomain, ...]):
         self.parts = parts
@@ -147,11 +147,6 @@ class _OnDomain:
         """Return no arrays, and the domain as static data."""
         return (), ((), {"parts": self.parts})
 
-    def _each(self, method: str, x: Array) -> Array:
-        x = jnp.asarray(x)
-        columns = [getattr(part, method)(x[..., i]) for i, part in enumerate(self.parts)]
-        return jnp.stack(columns, axis=-1)
-
 
 class Inside(_OnDomain, _Constraint):
     """Constraint that each component of the state lies inside its domain."""
@@ -159,7 +154,7 @@ class Inside(_OnDomain, _Constraint):
     event_dim = 1
 
     def __call__(self, x: Float[Array, "*batch d"]) -> Bool[Array, "*batch"]:
-        return jnp.all(self._each("contains", x), axis=-1)
+        return jnp.all(each(self.parts, "contains", jnp.asarray(x)), axis=-1)
 
     def __repr__(self) -> str:
         return " x ".join(map(str, self.parts))
@@ -182,16 +177,16 @@ class IntoDomain(_OnDomain, _Transform):
         return Inside(self.parts)
 
     def __call__(self, x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
-        return self._each("from_real", x)
+        return each(self.parts, "from_real", jnp.asarray(x))
 
     def _inverse(self, y: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
-        return self._each("to_real", y)
+        return each(self.parts, "to_real", jnp.asarray(y))
 
     def log_abs_det_jacobian(
         self, x: Float[Array, "*batch d"], y: Float[Array, "*batch d"], intermediates: Any = None
     ) -> Float[Array, "*batch"]:
         """Return the logarithm of the Jacobian determinant at `x`, whose image is `y`."""
-        return -jnp.sum(self._each("log_slope", y), axis=-1)
+        return -jnp.sum(each(self.parts, "log_slope", jnp.asarray(y)), axis=-1)
 
 
 _transforms.biject_to.register(Inside, lambda constraint: IntoDomain(constraint.parts))

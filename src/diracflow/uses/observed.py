@@ -37,19 +37,13 @@ def observed(data: Any, unit: str | None = None, *, origin: Any = None) -> Obser
     **Returns:** `times` and `states`, which other functions take in this order:
     `diracflow.log_likelihood(density, *diracflow.observed(frame, "day"))`.
     """
-    if hasattr(data, "dims"):
-        index, states = _of_xarray(data)
-    elif hasattr(data, "index") and hasattr(data, "to_numpy"):
-        labels = data.index
-        # Dates of a time zone are compared in UTC.
-        labels = labels.tz_convert(None) if getattr(labels, "tz", None) is not None else labels
-        index, states = labels.to_numpy(), data.to_numpy(dtype=float)
-        states = states[:, None] if states.ndim == 1 else states
-    else:
+    found = _of_frame(data)
+    if found is None:
         raise ValueError(
             "`data` must be a pandas Series or DataFrame, or an xarray DataArray; got "
             f"{type(data).__name__}. Arrays are passed as they are: `times, states`."
         )
+    index, states = found
     times = _numbers(index, unit, origin)
     late = np.diff(times) <= 0
     if np.any(late):
@@ -70,16 +64,27 @@ def in_unit(times: Any, states: Any, unit: str | None, origin: Any = None) -> tu
             "`times` must be the index of a frame, and `states` the frame itself; got a "
             f"{type(times).__name__} as `times`. Pass `frame.index, frame`."
         )
-    labels = times.tz_convert(None) if getattr(times, "tz", None) is not None else times
-    index = getattr(labels, "values", None) if hasattr(labels, "name") else labels
+    index, found = _labels(times), _of_frame(states)
     if isinstance(index, np.ndarray):
         times = _numbers(index, unit, origin) if index.dtype.kind in "mM" else index
-    if hasattr(states, "dims"):
-        states = _of_xarray(states)[1]
-    elif hasattr(states, "index") and hasattr(states, "to_numpy"):
-        states = states.to_numpy(dtype=float)
-        states = states[:, None] if states.ndim == 1 else states
-    return times, states
+    return times, states if found is None else found[1]
+
+
+def _labels(index: Any) -> Any:
+    """Return the values of an index, which has a name; dates of a time zone are those in UTC."""
+    labels = index.tz_convert(None) if getattr(index, "tz", None) is not None else index
+    return getattr(labels, "values", None) if hasattr(labels, "name") else labels
+
+
+def _of_frame(data: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return index and states of a pandas or xarray object, and `None` for anything else."""
+    if hasattr(data, "dims"):
+        index, states = _of_xarray(data)
+    elif hasattr(data, "index") and hasattr(data, "to_numpy"):
+        index, states = _labels(data.index), data.to_numpy(dtype=float)
+    else:
+        return None
+    return index, states[:, None] if states.ndim == 1 else states
 
 
 def _of_xarray(data: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -90,8 +95,7 @@ def _of_xarray(data: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     others = [name for name in data.dims if name != "time"]
     array = data.transpose(*others[:-1], "time", *others[-1:])
-    states = np.asarray(array.values, dtype=float)
-    return np.asarray(data["time"].values), states[:, None] if states.ndim == 1 else states
+    return np.asarray(data["time"].values), np.asarray(array.values, dtype=float)
 
 
 def _numbers(index: np.ndarray, unit: str | None, origin: Any) -> Float[np.ndarray, " n"]:

@@ -3,28 +3,35 @@
 No path is simulated between the times, so that there is no discretisation error.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from ..distribution.lazy_plot import plotted
+from ..distribution.lazy_plot import Drawn
 from ..sde.argument_checks import checked_count, checked_key, checked_point, real_numbers
 from ..sde.domains import require_inside
 from ..sde.laws import AbstractLaw
 from ..sde.parameters import Params
-from ..transition.transition_density import AbstractTransitionDensity
+from ..transition.transition_density import AbstractTransitionDensity, with_axis
 from .extras import extra
 from .observed import in_unit
-from .underlying_sde import began_at, check_start_times, member_of, require_homogeneous, scalars
+from .underlying_sde import (
+    began_at,
+    check_start_times,
+    conditioning_at,
+    positive_time,
+    require_reusable,
+    scalars,
+)
 
 
-class Paths(eqx.Module):
-    """States of independent paths at common times."""
+class Paths(Drawn, eqx.Module):
+    """States of independent paths at common times; `plot` draws the median and the 90 % band."""
 
     times: Float[Array, " n"]
     states: Float[Array, "paths n d"]  # without the last axis if the start was a scalar
@@ -36,15 +43,6 @@ class Paths(eqx.Module):
         if len(names) > 2:
             coordinates["component"] = np.arange(self.states.shape[2])
         return extra("xarray").DataArray(np.asarray(self.states), coordinates, names, name="state")
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the median and the 90 % band of each component, and return the `Axes`.
-
-        **Arguments:**
-
-        - `ax`: a matplotlib `Axes`; by default that of a new figure.
-        """
-        return plotted(self, ax)
 
 
 def simulate(
@@ -85,27 +83,32 @@ def simulate(
     times, _ = in_unit(times, None, unit)
     count = checked_count("paths", paths)
     began = began_at(density, start, "start")
-    instants, gaps, jumps = jumps_to(times, began, density.horizon)
-    lengths = np.repeat(gaps / jumps, jumps)
-    begins = began + np.cumsum(np.append(0.0, lengths[:-1]))
-    check_start_times(density, jnp.asarray(begins), "simulate")
+    jumps = jumps_to(density, times, began, "simulate")
     scalar = density.dim == 1 and not isinstance(x0, AbstractLaw) and np.ndim(x0) == 0
     start_key, jump_key = jr.split(key)
     first = _first_states(start_key, density, x0, count)
-    sde = getattr(density, "sde", None)
-    if sde is not None and density.start_time is not None:
-        require_homogeneous(member_of(sde, params), began, float(np.sum(gaps)), first[:3])
-    table = jnp.asarray(lengths), jnp.asarray(begins), jr.split(jump_key, len(lengths))
-    longest = jnp.asarray(max(float(np.max(lengths)), np.finfo(np.float32).tiny))
+    require_reusable(density, params, began, float(jumps.times[-1] - began), first[:3])
+    keys = jr.split(jump_key, len(jumps.gaps))
+    table = jnp.asarray(jumps.gaps), jnp.asarray(jumps.begins), keys
+    longest = jnp.asarray(max(float(np.max(jumps.gaps)), np.finfo(np.float32).tiny))
     states = _jump(density._restricted(longest), first, table, params)
-    states = jnp.moveaxis(states[np.cumsum(jumps) - 1], 0, 1)
-    return Paths(jnp.asarray(instants), states[..., 0] if scalar else states)
+    states = jnp.moveaxis(states[jumps.last], 0, 1)
+    return Paths(jnp.asarray(jumps.times), states[..., 0] if scalar else states)
+
+
+class Jumps(NamedTuple):
+    """Jumps through increasing times; those within a long gap are equal."""
+
+    times: Float[np.ndarray, " n"]
+    last: Int[np.ndarray, " n"]  # index of the jump that ends at each time
+    begins: Float[np.ndarray, " jumps"]  # times at which jumps start
+    gaps: Float[np.ndarray, " jumps"]
 
 
 def jumps_to(
-    times: ArrayLike, start: float, horizon: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked times, the gaps before them, and the number of equal jumps in each gap."""
+    density: AbstractTransitionDensity, times: ArrayLike, start: float, name: str
+) -> Jumps:
+    """Return jumps within the density's horizon; `name` is what errors about start times name."""
     instants = np.asarray(real_numbers("times", times), dtype=float)
     if instants.ndim != 1 or len(instants) == 0:
         raise ValueError(f"`times` must be a list of one time or more; got shape {instants.shape}.")
@@ -124,7 +127,11 @@ def jumps_to(
         )
     gaps = np.diff(instants, prepend=start)
     # A gap equal to the horizon must pass although the subtraction may have rounded it upwards.
-    return instants, gaps, np.maximum(1, np.ceil(gaps / horizon - 1e-9)).astype(int)
+    counts = np.maximum(1, np.ceil(gaps / density.horizon - 1e-9)).astype(int)
+    lengths = np.repeat(gaps / counts, counts)
+    begins = start + np.cumsum(np.append(0.0, lengths[:-1]))
+    check_start_times(density, jnp.asarray(begins), name)
+    return Jumps(instants, np.cumsum(counts) - 1, begins, lengths)
 
 
 def _first_states(
@@ -133,9 +140,7 @@ def _first_states(
     if isinstance(x0, AbstractLaw):
         first = x0.expand(density.dim).sample(key, (count,))
     else:
-        point = real_numbers("x0", x0)
-        point = point.reshape(1) if density.dim == 1 and point.ndim == 0 else point
-        point = checked_point("x0", point, density.dim, finite=True)
+        point = checked_point("x0", with_axis(density.dim, x0), density.dim, finite=True)
         if point.ndim > 1 and point.shape != (count, density.dim):
             raise ValueError(
                 f"`x0` must be one state, or one for each of the {count} paths; got shape "
@@ -153,15 +158,21 @@ def _jump(
     table: tuple[Array, Array, Array],
     params: dict[str, Array],
 ) -> Float[Array, "jumps paths d"]:
-    # Densities are not defined at time zero, so a time equal to the start needs no jump.
-    any_time = min(1.0, density.horizon)
-
-    def step(x: Array, jump: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        gap, begin, key = jump
-        start_time = begin if density.start_time is None else None
-        length = jnp.where(gap > 0, gap, any_time)
-        new = density.sample(key, length, x, params=params, start_time=start_time)
-        new = jnp.where(gap > 0, new, x)
+    def step(x: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        gap, begin, key = row
+        new = jump(density, key, x, gap, conditioning_at(density, params, begin))
         return new, new
 
     return jax.lax.scan(step, first, table)[1]
+
+
+def jump(
+    density: AbstractTransitionDensity,
+    key: PRNGKeyArray,
+    x: Float[Array, "n d"],
+    gap: Float[Array, ""],
+    conditioning: dict[str, Any],
+) -> Float[Array, "n d"]:
+    """Draw the states after a gap; if it is zero they are those before."""
+    new = density.sample(key, positive_time(density, gap), x, **conditioning)
+    return jnp.where(gap > 0, new, x)

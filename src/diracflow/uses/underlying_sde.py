@@ -7,6 +7,7 @@ coefficients do not depend on time.
 
 from typing import Any, TypedDict
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
@@ -49,6 +50,19 @@ def scalars(density: AbstractTransitionDensity, params: Params | None) -> dict[s
         if value.ndim:
             raise ValueError(f"`{name}` must be one number here; got shape {value.shape}.")
     return dict(zip(density.params, values, strict=True))
+
+
+def conditioning_at(
+    density: AbstractTransitionDensity, params: Params, begin: ArrayLike
+) -> dict[str, Any]:
+    """Return the keyword arguments of a query that starts at the time `begin`."""
+    later = density.start_time is None
+    return {"params": params or None, "start_time": begin if later else None}
+
+
+def positive_time(density: AbstractTransitionDensity, gap: Float[Array, ""]) -> Float[Array, ""]:
+    """Return a gap, or any other time if it is zero: densities are not defined at time zero."""
+    return jnp.where(gap > 0, gap, min(1.0, density.horizon))
 
 
 def require_one_time(name: str, value: Any) -> None:
@@ -96,3 +110,16 @@ def require_homogeneous(sde: SDE, start: float, span: float, x: Float[Array, "n 
             f"density is valid for starts at t={start:g} only, and later starts are needed; "
             "learn it over a law of start times, `start_time=diracflow.Uniform(...)`."
         )
+
+
+def require_reusable(
+    density: AbstractTransitionDensity,
+    params: Params,
+    start: float,
+    span: float,
+    x: Float[Array, "n d"],
+) -> None:
+    """Raise if the density holds for one start time, and its SDE is known to depend on time."""
+    sde = getattr(density, "sde", None)
+    if sde is not None and density.start_time is not None:
+        require_homogeneous(member_of(sde, params), start, span, x)

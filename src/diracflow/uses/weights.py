@@ -1,8 +1,7 @@
 """Importance weights: effective sample size, resampling and quantiles."""
 
 import jax.numpy as jnp
-import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int
 
 
 class WeightsVanished(RuntimeError):
@@ -17,14 +16,16 @@ def effective_fraction(weights: Float[Array, " n"]) -> Float[Array, ""]:
     return jnp.sum(weights) ** 2 / (len(weights) * jnp.sum(weights**2))
 
 
-def systematic(key: PRNGKeyArray, weights: Float[Array, " n"], count: int) -> Int[Array, " count"]:
-    r"""Return the indices of `count` draws by systematic resampling.
+def systematic(
+    u: Float[ArrayLike, ""], weights: Float[Array, " n"], count: int
+) -> Int[Array, " count"]:
+    r"""Return the indices of `count` draws by systematic resampling, from one uniform number.
 
     A draw of weight $w$ is repeated $\lfloor nw \rfloor$ or $\lceil nw \rceil$ times, where $n$ is
     `count`. This adds less noise than independent resampling.
     """
     cumulated = jnp.cumsum(weights)
-    comb = (jnp.arange(count) + jr.uniform(key)) / count
+    comb = (jnp.arange(count) + u) / count
     # Rounding of the cumulated sum may leave the last point of the comb beyond it.
     picked = jnp.searchsorted(cumulated, comb * cumulated[-1], side="right")
     return jnp.minimum(picked, len(weights) - 1)
