@@ -28,6 +28,7 @@ from ..galerkin.rows import source_forcings
 from ..galerkin.velocity import ROUNDING, Velocity, survey, velocity
 from ..planning.prepare import Prepared
 from ..planning.settings import MOST_LEGS
+from ..planning.size_rules import samples_rule
 from ..planning.subinterval_rule import bends, divisible
 from ..planning.widening import stays
 from .implicit_loop import ImplicitLoop
@@ -241,7 +242,9 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
         self.ahead = float(np.log(self.end / self.clock) / np.log1p(length / self.clock))
         steps = len(self.history) + self.ahead
         few = _FEW * max(1.0, self.ansatz.source.sde.dim / 4)
-        cost = steps * self.plan.samples * len(self.theta) ** 2
+        # Points beyond those of the rule were asked for, and cost no steps.
+        usual = samples_rule(self.settings, len(self.theta)).value
+        cost = steps * min(self.plan.samples, usual) * len(self.theta) ** 2
         early = self.clock < _EARLY * self.end
         affordable = steps <= few or cost <= _AFFORDABLE
         self.short_steps = 0 if affordable or early else self.short_steps + 1
