@@ -99,8 +99,9 @@ def trained_once(tmp_path_factory, name, train):
 
 @pytest.fixture
 def few_paths(monkeypatch):
-    """Measure distances of sources from 1024 paths of each start instead of 4096."""
+    """Simulate fewer paths: 1024 of each start for distances, and 512 for where starts move."""
     monkeypatch.setattr("diracflow.planning.near_source.MANY", 1024)
+    monkeypatch.setattr("diracflow.planning.widening._PATHS", 512)
 
 
 @pytest.fixture(scope="session")
