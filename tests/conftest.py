@@ -28,15 +28,25 @@ gc.set_threshold(50_000, 10, 10)
 # the density that others load, while another worker is busy with the second.
 LONGEST = [
     "test_learning.py",
-    "galerkin/test_velocity.py",
-    "distribution/test_several_components.py",
-    "galerkin/test_layouts.py",
-    "density/test_lattice.py",
-    "training/test_fitted_loop.py",
-    "training/test_multiprocess.py",
-    "planning/test_plan.py",
-    "cli/test_app.py",
     "planning/test_pilot.py",
+    "certify/test_estimate.py",
+    "distribution/test_several_components.py",
+    "training/test_divided.py",
+    "galerkin/test_velocity.py",
+    "density/test_lattice.py",
+    "cli/test_app.py",
+    "training/test_fitted_loop.py",
+    "training/test_resume.py",
+    "test_documents.py",
+    "galerkin/test_layouts.py",
+    "density/test_learned_laws.py",
+    "density/test_subintervals.py",
+    "cli/test_uses.py",
+    "planning/test_plan.py",
+    "planning/test_widening.py",
+    "uses/test_numpyro.py",
+    "uses/test_simulation.py",
+    "training/test_multiprocess.py",
 ]
 
 
@@ -99,8 +109,9 @@ def trained_once(tmp_path_factory, name, train):
 
 @pytest.fixture
 def few_paths(monkeypatch):
-    """Measure distances of sources from 1024 paths of each start instead of 4096."""
+    """Simulate fewer paths: 1024 of each start for distances, and 512 for where starts move."""
     monkeypatch.setattr("diracflow.planning.near_source.MANY", 1024)
+    monkeypatch.setattr("diracflow.planning.widening._PATHS", 512)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 
 import diracflow as df
 from diracflow.density.abstract_learned import Provenance
@@ -117,10 +118,18 @@ def composed(base, lattice=False):
     return df.ComposedDensity(base, plan.horizon, starts=starts)
 
 
+def _small(problem, **settings):
+    """Return plan and ansatz of a small flow, with sources compared on few simulated paths."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("diracflow.planning.pilot._STARTS", 8)
+        patch.setattr("diracflow.planning.widening._PATHS", 512)
+        return prepared_for(problem, **{"layers": 2, "hidden": 3} | settings)
+
+
 def still_density(model, horizon=None, lattice=False, **settings):
     """A density whose flow has not moved, so that it is its source, which here is exact."""
     problem = problem_of(model, horizon)
-    prepared = prepared_for(problem, **{"layers": 2, "hidden": 3} | settings)
+    prepared = _small(problem, **settings)
     theta = np.asarray(prepared.ansatz.theta)
     none = np.zeros((0, len(theta)))
     trajectory = Trajectory(np.zeros(1), theta[None], none, none)
@@ -134,7 +143,7 @@ def stepped_density(model, steps=3, lattice=False, **settings):
     problem, rng = problem_of(model, 0.5), np.random.default_rng(0)
     chart = chart_for(problem.sde, problem.laws.law, problem.start_time)
     problem = dataclasses.replace(problem, chart=chart)
-    prepared = prepared_for(problem, **{"layers": 2, "hidden": 3} | settings)
+    prepared = _small(problem, **settings)
     theta, reach = np.asarray(prepared.ansatz.theta), prepared.plan.reach
     clocks = np.sqrt(reach) * np.linspace(0, 1, steps + 1) ** 2
     walk = 0.1 * np.cumsum(rng.normal(size=(steps + 1, len(theta))), axis=0)

@@ -11,6 +11,7 @@ import pytest
 from diracflow.cli import app, inputs, run_command
 from diracflow.cli.run_command import _bounds, run_model
 
+FEW = ("samples=64", "tolerance=0.1", "max_steps=4")
 COMMAND = [sys.executable, "-m", "diracflow.cli"]
 
 
@@ -47,7 +48,7 @@ def call_here(tmp_path):
 def ran(tmp_path_factory):
     """A tiny run, with few draws for the figure of which each pixel is a mean over all."""
     folder = tmp_path_factory.mktemp("run")
-    small = [f"--set={text}" for text in ("layers=2", "samples=64", "tolerance=0.1", "max_steps=4")]
+    small = [f"--set={text}" for text in ("layers=2", "hidden=2", *FEW)]
     with pytest.MonkeyPatch.context() as patch:
         few = functools.partial(run_command.mixture_figure, count=50)
         patch.setattr(run_command, "mixture_figure", few)

@@ -175,8 +175,8 @@ class AbstractLearnedDensity(AbstractTransitionDensity):
         """
         conditioning: dict[str, Any] = {"params": params, "start_time": start_time}
         query = certificate_query(self, self.chart, key, samples, t=t, x0=x0, **conditioning)
-        bound, stderr, _ = self._error_bound(query)
         found = self._error_estimate(query) if checked_flag("estimate", estimate) else None
+        bound, stderr, _ = self._error_bound(query)
         # No two laws differ by more than one. Noisy bounds are averaged before they are cut off.
         return Certificate(np.minimum(bound, 1.0), stderr, found)
 
