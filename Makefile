@@ -22,7 +22,7 @@ demo: $(STAMP)
 # threads compile at once take more work together than the whole, and two workers fill two cores.
 # BLAS threads of two workers would wait for each other.
 FAST := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.pytest_cache/jax \
-	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1 \
 	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
 	--xla_cpu_parallel_codegen_split_count=1 $(XLA_FLAGS)" \
 	OPENBLAS_NUM_THREADS=1
