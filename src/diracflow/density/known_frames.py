@@ -63,7 +63,7 @@ class FramedDensity(eqx.Module):
 
 
 # By the identity of the density: comparison of densities compares their arrays.
-_FRAMED: dict[int, tuple[FramedDensity, dict]] = {}
+_FRAMED: dict[int, tuple[FramedDensity | None, dict]] = {}
 
 
 @compiled
@@ -79,30 +79,33 @@ def _rows(density: "TransitionDensity", t: Array, x0: Array) -> Array:
 
 def framed(
     density: "TransitionDensity", t: Float[Array, "*batch"], start: Float[Array, "*batch d+k"]
-) -> tuple[Any, Float[Array, "*batch m"]]:
-    """Return a density and conditioning vectors with the same values, and with frames if known.
+) -> tuple[Any, Float[Array, "*batch"], Float[Array, "*batch m"]]:
+    """Return a density, times and conditioning vectors with the same values, and with frames.
 
     Frames are used for queries at one known time from not too many known starts.
     """
-    if (
-        isinstance(t, jax.core.Tracer)
-        or isinstance(start, jax.core.Tracer)
-        or t.size != 1
-        or not 0 < start.size <= _MOST
-        or not density.ansatz.standardised
-    ):
-        return density, start
-    if id(density) not in _FRAMED:
-        _FRAMED[id(density)] = FramedDensity(density), {}
-        weakref.finalize(density, _FRAMED.pop, id(density), None)
-    one, known = _FRAMED[id(density)]
-    values = np.asarray(start)
-    key = np.asarray(t).tobytes(), values.tobytes(), values.shape, values.dtype
-    rows = known.get(key)
-    if rows is None:
+    traced = isinstance(t, jax.core.Tracer) or isinstance(start, jax.core.Tracer)
+    if traced or t.size != 1 or not 0 < start.size <= _MOST:
+        return density, t, start
+    one, known = _FRAMED.get(id(density)) or _begun(density)
+    if one is None:
+        return density, t, start
+    times, values = np.asarray(t), np.asarray(start)
+    key = times.tobytes(), times.shape, values.tobytes(), values.shape, values.dtype
+    if key not in known:
         if len(known) >= _KEPT:
             del known[next(iter(known))]
-        # Known numbers stay known within a transformation of the user's.
+        # Known numbers stay known within a transformation of the user's. Programs begin sooner
+        # with a time that is on the device already.
         with jax.ensure_compile_time_eval():
-            rows = known[key] = _rows(density, jnp.reshape(t, ()), start)
-    return one, rows
+            known[key] = jnp.asarray(t), _rows(density, jnp.reshape(t, ()), start)
+    return one, *known[key]
+
+
+def _begun(density: "TransitionDensity") -> tuple[FramedDensity | None, dict]:
+    """Return the entry of a density that is evaluated for the first time."""
+    one = FramedDensity(density) if density.ansatz.standardised else None
+    entry: tuple[FramedDensity | None, dict] = (one, {})
+    _FRAMED[id(density)] = entry
+    weakref.finalize(density, _FRAMED.pop, id(density), None)
+    return entry

@@ -2,6 +2,7 @@ r"""The learned transition density, for every start and every time."""
 
 import copy
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -95,7 +96,7 @@ class TransitionDensity(AbstractLearnedDensity):
     start_time_bounds = delegated("scope.time_bounds")
     param_bounds = delegated("scope.bounds")
 
-    @property
+    @functools.cached_property  # read in every query
     def start_time(self) -> float | None:
         r"""The time $s$ of the start; `None` if the density was learned over a law of it."""
         return self.ansatz.source.start_time

@@ -53,6 +53,8 @@ def _table(p: Array, batch: tuple[int, ...], time_axes: tuple, rest_axes: tuple)
 
 
 def _map_rows(at_point: Callable, rest: int, tables: tuple[Array, ...]) -> Array:
+    if rest == 1:
+        return at_point(*(table[0] for table in tables))[None]
     axes = [0 if len(table) == rest else None for table in tables]
     tables = tuple(t if axis == 0 else t[0] for t, axis in zip(tables, axes, strict=True))
     if rest <= CHUNK:

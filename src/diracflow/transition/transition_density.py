@@ -103,7 +103,7 @@ class AbstractTransitionDensity(eqx.Module):
         - `t`, `x0`, `params`, `start_time`, `strict`: as for all queries, see above.
         """
         t, x, start = checked_query(self, t, params, strict, start_time, x=x, x0=x0)
-        density, start = self._prepared(t, start)
+        density, t, start = self._prepared(t, start)
         return in_batches(log_probs, density, t, x, start)
 
     def prob(
@@ -131,7 +131,7 @@ class AbstractTransitionDensity(eqx.Module):
     ) -> Float[Array, "*batch d"]:
         """Return the gradient of the log-density in `x`; arguments are those of `log_prob`."""
         t, x, start = checked_query(self, t, params, strict, start_time, finite=True, x=x, x0=x0)
-        density, start = self._prepared(t, start)
+        density, t, start = self._prepared(t, start)
         return self._as_given(x0, in_batches(scores, density, t, x, start))
 
     def start_score(
@@ -289,13 +289,13 @@ class AbstractTransitionDensity(eqx.Module):
 
     def _prepared(
         self, t: Float[Array, "*batch"], start: Float[Array, "*batch d+k"]
-    ) -> tuple[Any, Array]:
-        """Return a density and conditioning vectors with the same values that are cheaper.
+    ) -> tuple[Any, Array, Array]:
+        """Return a density, times and conditioning vectors with the same values that are cheaper.
 
-        For programs that do not differentiate in the start.
+        For programs that do not differentiate in times or starts.
         """
         restricted = self._restricted(t)
-        return (self, start) if restricted is self else restricted._prepared(t, start)
+        return (self, t, start) if restricted is self else restricted._prepared(t, start)
 
     def _without_provenance(self) -> "AbstractTransitionDensity":
         """Return the density as a key of compiled programs, which its provenance does not affect.
