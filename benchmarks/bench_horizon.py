@@ -25,6 +25,7 @@ from space_problems import PROBLEMS
 
 # Boxes that hold the densities, in the coordinates of the domain, and nodes along a side.
 GRIDS = {
+    "gene-switch": SpectralGrid([-2.0, -2.0], [9.5, 9.5], 121),
     "star": SpectralGrid([-4.0, -4.0], [4.0, 4.0], 121),
     "toggle": SpectralGrid([-4.5, -4.5], [4.5, 4.5], 121),
     "plane": SpectralGrid([-3.0, -4.5], [3.0, 4.5], 121),

@@ -99,11 +99,12 @@ def quantlib_row(strike: float) -> dict:
     }
 
 
-def main(model: str | None, points: list[int]) -> None:
+def main(model: str | None, points: list[int], **settings: float) -> None:
     jax.config.update("jax_enable_x64", True)
     if model is None:
         heston = df.models.heston()
-        density = df.learn(heston.sde, heston.starts, 0.5, key=0, certify=False, progress=True)
+        learned = {"key": 0, "certify": False, "progress": True, **settings}
+        density = df.learn(heston.sde, heston.starts, 0.5, **learned)
     else:
         density = df.load(model)
     for strike in STRIKES:
@@ -128,4 +129,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="a model file, instead of learning")
     parser.add_argument("--points", type=int, nargs="+", default=[4096, 65_536])
+    parser.add_argument("--tolerance", type=float, default=3e-3)
     main(**vars(parser.parse_args()))

@@ -100,3 +100,16 @@ def test_a_training_that_would_take_too_long_says_so_early(monkeypatch):
     # Ten steps after those that are short for every equation, of some forty.
     assert 0 < caught.value.density.horizon < HORIZON / 2
     assert caught.value.status is df.Status.TOO_SLOW
+
+
+def test_a_tighter_tolerance_may_take_more_steps():
+    """Their number grows as its square root or slower (tests of the order of the pair)."""
+    default, tight = 3e-3, 1e-3
+    switch, end = explicit_loop.costs(200, 2048, 952, default)
+    assert switch == end
+    # Heston's training took 143 and 171 steps; a step of order two would take 1.7 times as many.
+    assert max(explicit_loop.costs(1.7 * 200, 2048, 952, tight)) < switch
+    # A looser tolerance does not put off implicit steps, but a training should end earlier.
+    switch_loose, end_loose = explicit_loop.costs(200, 2048, 952, 5 * default)
+    assert switch_loose == switch
+    assert end_loose > end

@@ -196,6 +196,16 @@ _TOLERANCE, _PER_TOLERANCE = 3e-3, 0.7
 _INSTEAD, _HOPELESS = 5.0, 30.0
 
 
+def costs(steps: float, points: int, parameters: int, tolerance: float) -> tuple[float, float]:
+    """Return the cost of explicit steps, in units of what is affordable, for two decisions.
+
+    The first decides about implicit steps. They are less accurate, so they are no answer to a
+    tolerance below that of `accurate`. The second decides whether a training should end.
+    """
+    cost, looser = steps * points * parameters**2 / _AFFORDABLE, tolerance / _TOLERANCE
+    return cost * min(looser, 1.0) ** _PER_TOLERANCE, cost * looser**_PER_TOLERANCE
+
+
 class SwitchingLoop(ExplicitLoop, ImplicitLoop):
     """A loop of explicit steps that ends, or switches to implicit ones, where they become short.
 
@@ -240,17 +250,16 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
         super().accept(step, start, length, rejected)
         # The prediction assumes lengths proportional to the clock.
         self.ahead = float(np.log(self.end / self.clock) / np.log1p(length / self.clock))
-        steps = len(self.history) + self.ahead
+        steps, size = len(self.history) + self.ahead, len(self.theta)
+        # Points beyond those of the rule were asked for, and make no training dear.
+        points = min(self.plan.samples, samples_rule(self.settings, size).value)
+        exact, cost = costs(steps, points, size, self.plan.tolerance)
         few = _FEW * max(1.0, self.ansatz.source.sde.dim / 4)
-        # Points beyond those of the rule were asked for, and cost no steps.
-        usual = samples_rule(self.settings, len(self.theta)).value
-        cost = steps * min(self.plan.samples, usual) * len(self.theta) ** 2
         early = self.clock < _EARLY * self.end
-        affordable = steps <= few or cost <= _AFFORDABLE
+        affordable = steps <= few or exact <= 1
         self.short_steps = 0 if affordable or early else self.short_steps + 1
-        cost *= (self.plan.tolerance / _TOLERANCE) ** _PER_TOLERANCE
-        dear, hopeless = cost > _AFFORDABLE, cost > self._hopeless * _AFFORDABLE
-        self.dear_steps = self.dear_steps + 1 if dear and not early else 0
+        self.dear_steps = self.dear_steps + 1 if cost > 1 and not early else 0
+        hopeless = cost > self._hopeless
         self.hopeless_steps = self.hopeless_steps + 1 if hopeless and not early else 0
 
     @property
