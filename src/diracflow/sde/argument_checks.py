@@ -1,5 +1,6 @@
 """Checks of the arguments of queries, made before any computation."""
 
+import math
 import numbers
 import operator
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
 # Its types do not list the options.
 _config: Any = jax.config
+# Sizes of arrays for which Python is faster than NumPy.
+_SMALL = 8
 
 
 def checked_time(t: ArrayLike, horizon: float, why: Callable[[], str]) -> Array:
@@ -26,7 +29,7 @@ def checked_time(t: ArrayLike, horizon: float, why: Callable[[], str]) -> Array:
         return eqx.error_if(_at_most(values, horizon), bad, f"{_range(horizon)}.{why()}")
     # In NumPy: under `jit` JAX would trace even comparisons of known values.
     known = np.asarray(values)
-    if known.size == 0:
+    if known.size == 0 or (known.size == 1 and 0 < known.item() <= horizon < np.inf):
         return values
     if known.min() > 0 and known.max() <= horizon < np.inf:  # False for NaN
         return values
@@ -59,7 +62,8 @@ def checked_point(name: str, value: ArrayLike, dim: int, finite: bool = False) -
         )
     if not isinstance(values, jax.core.Tracer):
         known = np.asarray(values)
-        if not np.isfinite(known).all():
+        few = known.size <= _SMALL
+        if not (all(map(math.isfinite, known.flat)) if few else np.isfinite(known).all()):
             if np.any(np.isnan(known)):
                 raise ValueError(f"`{name}` contains NaN.")
             if finite or name == "x0":
