@@ -197,12 +197,12 @@ _INSTEAD, _HOPELESS = 5.0, 30.0
 
 
 def costs(steps: float, points: int, parameters: int, tolerance: float) -> tuple[float, float]:
-    """Return the cost of explicit steps, in units of what is affordable, for two decisions.
+    """Return the operations of explicit steps, as they count in two decisions.
 
     The first decides about implicit steps. They are less accurate, so they are no answer to a
     tolerance below that of `accurate`. The second decides whether a training should end.
     """
-    cost, looser = steps * points * parameters**2 / _AFFORDABLE, tolerance / _TOLERANCE
+    cost, looser = steps * points * parameters**2, tolerance / _TOLERANCE
     return cost * min(looser, 1.0) ** _PER_TOLERANCE, cost * looser**_PER_TOLERANCE
 
 
@@ -256,10 +256,10 @@ class SwitchingLoop(ExplicitLoop, ImplicitLoop):
         exact, cost = costs(steps, points, size, self.plan.tolerance)
         few = _FEW * max(1.0, self.ansatz.source.sde.dim / 4)
         early = self.clock < _EARLY * self.end
-        affordable = steps <= few or exact <= 1
+        affordable = steps <= few or exact <= _AFFORDABLE
         self.short_steps = 0 if affordable or early else self.short_steps + 1
-        self.dear_steps = self.dear_steps + 1 if cost > 1 and not early else 0
-        hopeless = cost > self._hopeless
+        dear, hopeless = cost > _AFFORDABLE, cost > self._hopeless * _AFFORDABLE
+        self.dear_steps = self.dear_steps + 1 if dear and not early else 0
         self.hopeless_steps = self.hopeless_steps + 1 if hopeless and not early else 0
 
     @property
