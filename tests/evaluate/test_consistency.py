@@ -96,4 +96,4 @@ def test_check_passes_a_good_model_and_fails_a_strict_limit(trained, tmp_path, m
         check_model(path, None, 0.0, 0)
     tight = check_model(path, None, 1e-9, 0)
     assert not tight["passed"]
-    assert "<- bound" in check_text(tight)
+    assert "<- distance" in check_text(tight)
