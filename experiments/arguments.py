@@ -32,7 +32,7 @@ from diracflow.training.state import Trajectory
 
 paths = eqx.filter_jit(heun_paths)
 SHARES, STARTS = (0.1, 0.5, 1.0), 32
-KNOTS, BATCH, RATE = 17, 256, 3e-3  # of the path, of an iteration, and of Adam
+KNOTS, BATCH = 17, 256  # of the path, and of an iteration
 BOX, PATH_STEPS = 4.0, 64
 
 
@@ -100,15 +100,15 @@ def source(model) -> None:
         row(density, model, source=name, seconds=round(seconds))
 
 
-def pinn(model) -> None:
+def pinn(model, rate: float) -> None:
     density, seconds = learned(model, source="euler", max_seconds=240)
     row(density, model, method="steps in time", seconds=round(seconds))
-    found, iterations = minimised(density, model, seconds)
-    names = {"method": "space-time residual", "iterations": iterations}
+    found, iterations = minimised(density, model, seconds, rate)
+    names = {"method": "space-time residual", "rate": rate, "iterations": iterations}
     row(found, model, seconds=round(seconds), **names)
 
 
-def minimised(density, model, seconds: float) -> tuple[df.TransitionDensity, int]:
+def minimised(density, model, seconds: float, rate: float) -> tuple[df.TransitionDensity, int]:
     """Return the density whose path minimises the space-time residual, and the iterations made."""
     end = np.sqrt(model.horizon)
     clocks = np.linspace(0, end, KNOTS)
@@ -127,7 +127,7 @@ def minimised(density, model, seconds: float) -> tuple[df.TransitionDensity, int
         return rate - at.forcing(y, clock, x0)
 
     @jax.jit
-    def step(thetas, moments, key, count, rate):
+    def step(thetas, moments, key, count, pace):
         keys = jr.split(key, 3)
         clock = jr.uniform(keys[0], (BATCH,), minval=1e-3 * end, maxval=end)
         x0 = model.starts.sample(keys[1], (BATCH,))
@@ -137,15 +137,15 @@ def minimised(density, model, seconds: float) -> tuple[df.TransitionDensity, int
         slope = slope.at[0].set(0.0)  # the identity at the start is exact
         mean, square = 0.9 * moments[0] + 0.1 * slope, 0.999 * moments[1] + 0.001 * slope**2
         scale = jnp.sqrt(square / (1 - 0.999**count)) + 1e-8
-        return thetas - rate * mean / (1 - 0.9**count) / scale, (mean, square)
+        return thetas - pace * mean / (1 - 0.9**count) / scale, (mean, square)
 
     moments, count = (jnp.zeros_like(thetas), jnp.zeros_like(thetas)), 0
-    jax.block_until_ready(step(thetas, moments, jr.key(3), jnp.asarray(1), RATE))  # compile first
+    jax.block_until_ready(step(thetas, moments, jr.key(3), jnp.asarray(1), rate))  # compile first
     began = time.monotonic()
     while (left := 1 - (time.monotonic() - began) / seconds) > 0:
         count += 1
         key = jr.fold_in(jr.key(3), count)
-        thetas, moments = step(thetas, moments, key, jnp.asarray(count), RATE * left)
+        thetas, moments = step(thetas, moments, key, jnp.asarray(count), rate * left)
         jax.block_until_ready(thetas)
     knots = np.asarray(thetas)
     chords = np.diff(knots, axis=0) / np.diff(clocks)[:, None]
@@ -159,6 +159,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("which", nargs="+", choices=("measure", "source", "pinn"))
     parser.add_argument("--dim", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=3e-3, help="of Adam, for `pinn`")
     options = parser.parse_args()
     for name in options.which:
-        {"measure": measure, "source": source, "pinn": pinn}[name](df.models.benes(dim=options.dim))
+        model = df.models.benes(dim=options.dim)
+        if name == "pinn":
+            pinn(model, options.rate)
+        else:
+            {"measure": measure, "source": source}[name](model)
