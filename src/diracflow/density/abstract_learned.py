@@ -1,4 +1,4 @@
-"""What learned densities have in common: provenance, residual, error bound, coverage and file."""
+"""The common base of learned densities: provenance, residual, error bound, coverage and file."""
 
 import abc
 import dataclasses

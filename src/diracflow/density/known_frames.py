@@ -1,8 +1,8 @@
 """Frames of recent queries, so that later ones at the same time and starts need not compute them.
 
-To integrate the mean of a start takes as long as to evaluate the flow; third cumulants take ten
-times as long. Queries mostly repeat times and starts: a point after the other, or the steps of a
-search. The frames of the last queries are therefore kept, as parts of conditioning vectors.
+For one point, integrating the mean of a start takes about as long as evaluating the flow, and third
+cumulants take two to three times as long. Many queries repeat times and starts. The frames of the
+last queries are therefore kept, as parts of conditioning vectors.
 """
 
 import weakref
